@@ -1,0 +1,1 @@
+"""The wire: models, CRDs, the codec between stored strings and core values."""

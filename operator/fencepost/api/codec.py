@@ -1,0 +1,254 @@
+"""Stored strings to core values and back.
+
+Hot maps hold short strings, because that is what an API server stores cheaply: one string a lease, token first.
+
+    DAGRun.status.leases["load/3"]      7 default-5d9f7c-x2k4q 1 2026-11-30T13:00:00Z
+    DAGRun.status.waiting["load/4"]     2+1 2026-11-30T13:05:00Z             (attempt 2, one worker lost before)
+    DAGRun.status.tasks["load"]         Succeeded=0-12,15 Failed=14 start=2026-11-30T13:00:01.250Z end=…
+    Worker.spec.leases[key]             7 Run 1 600 30 nightly-etl-4k2… <run UID> 2026-11-30T13:00:00Z {"region":"eu"}
+    Worker.status.results[key]          7 Failed 3 2026-11-30T13:00:01.250Z 2026-11-30T13:00:02.000Z {"message":"…"}
+
+A dash stands for "none". Every parse raises ValueError on what it cannot read, naming the text: the caller sets the
+object aside.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import orjson
+
+from fencepost.api.times import format_duration, format_time, parse_time
+from fencepost.core.intervals import IntervalSet, parse_intervals
+from fencepost.core.names import JobKey, parse_job_key
+from fencepost.core.phases import ENDED_PHASES, JobPhase, RunPhase
+from fencepost.core.run_state import (
+    Entry,
+    Lease,
+    Order,
+    Outcome,
+    Result,
+    RunState,
+    TaskState,
+    Waiting,
+)
+
+T = TypeVar("T")
+
+NONE = "-"
+PARAMS_IN_RUN = "@run"
+"""In place of an entry's params: the worker reads them from the run."""
+PARAMS_BYTES_MAX = 512
+"""Of params as JSON in an entry; more are read from the run."""
+MESSAGE_BYTES_MAX = 1024
+OUTPUT_BYTES_MAX = 2048
+
+
+def _attempt_text(attempt: int, losses: int) -> str:
+    return f"{attempt}+{losses}" if losses else str(attempt)
+
+
+def _parse_attempt(text: str) -> tuple[int, int]:
+    attempt, _, losses = text.partition("+")
+    return int(attempt), int(losses or 0)
+
+
+def _parts(text: str, least: int, most: int) -> list[str]:
+    parts = text.split(" ", most - 1)
+    if len(parts) < least:
+        raise ValueError(f"{text[:120]!r} has {len(parts)} words, wanted at least {least}")
+    return parts
+
+
+def encode_lease(lease: Lease) -> str:
+    """As in `DAGRun.status.leases`."""
+    attempt = _attempt_text(lease.attempt, lease.losses)
+    return f"{lease.token} {lease.worker} {attempt} {format_time(lease.leased_at_s, millis=True)}"
+
+
+def decode_lease(text: str) -> Lease:
+    """The inverse of `encode_lease`."""
+    token, worker, attempts, leased_at = _parts(text, 4, 4)
+    attempt, losses = _parse_attempt(attempts)
+    return Lease(int(token), worker, attempt, losses, parse_time(leased_at))
+
+
+def encode_waiting(waiting: Waiting) -> str:
+    """As in `DAGRun.status.waiting`."""
+    return (
+        f"{_attempt_text(waiting.attempt, waiting.losses)} {format_time(waiting.not_before_s, millis=True)}"
+    )
+
+
+def decode_waiting(text: str) -> Waiting:
+    """The inverse of `encode_waiting`."""
+    attempts, not_before = _parts(text, 2, 2)
+    attempt, losses = _parse_attempt(attempts)
+    return Waiting(attempt, losses, parse_time(not_before))
+
+
+def encode_task(task: TaskState) -> str:
+    """As in `DAGRun.status.tasks`."""
+    words = [f"{phase}={task.ended[phase]}" for phase in ENDED_PHASES if task.ended.get(phase)]
+    if task.first_start_s is not None:
+        words.append(f"start={format_time(task.first_start_s, millis=True)}")
+    if task.last_end_s is not None:
+        words.append(f"end={format_time(task.last_end_s, millis=True)}")
+    return " ".join(words)
+
+
+def decode_task(text: str) -> TaskState:
+    """The inverse of `encode_task`."""
+    ended: dict[JobPhase, IntervalSet] = {}
+    start = end = None
+    for word in text.split():
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ValueError(f"{word!r} is not of the form name=value")
+        if name == "start":
+            start = parse_time(value)
+        elif name == "end":
+            end = parse_time(value)
+        else:
+            ended[JobPhase(name)] = parse_intervals(value)
+    return TaskState(ended, start, end)
+
+
+def encode_entry(entry: Entry) -> str:
+    """As in `Worker.spec.leases`."""
+    timeout = NONE if entry.timeout_s is None else f"{entry.timeout_s:g}"
+    params = PARAMS_IN_RUN if entry.params is None else orjson.dumps(dict(entry.params)).decode()
+    if len(params) > PARAMS_BYTES_MAX:
+        params = PARAMS_IN_RUN
+    return (
+        f"{entry.token} {entry.order} {entry.attempt} {timeout} {entry.grace_s:g} {entry.revision} "
+        f"{entry.run_uid} {format_time(entry.scheduled_s)} {params}"
+    )
+
+
+def decode_entry(text: str) -> Entry:
+    """The inverse of `encode_entry`; params that were too large come back as None."""
+    token, order, attempt, timeout, grace, revision, run_uid, scheduled, params = _parts(text, 9, 9)
+    return Entry(
+        token=int(token),
+        order=Order(order),
+        attempt=int(attempt),
+        timeout_s=None if timeout == NONE else float(timeout),
+        grace_s=float(grace),
+        revision=revision,
+        run_uid=run_uid,
+        scheduled_s=int(parse_time(scheduled)),
+        params=None if params == PARAMS_IN_RUN else _string_map(orjson.loads(params)),
+    )
+
+
+def _string_map(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        raise ValueError(f"{str(value)[:120]!r} is not a map of strings")
+    return value
+
+
+def token_of(text: str) -> int:
+    """The first word of an entry or a result, without reading the rest."""
+    return int(text.partition(" ")[0])
+
+
+def encode_result(result: Result) -> str:
+    """As in `Worker.status.results`."""
+    words = [
+        str(result.token),
+        str(result.outcome),
+        NONE if result.exit_code is None else str(result.exit_code),
+        NONE if result.started_at_s is None else format_time(result.started_at_s, millis=True),
+        NONE if result.ended_at_s is None else format_time(result.ended_at_s, millis=True),
+    ]
+    texts = {"message": result.message, "output": result.output}
+    if any(texts.values()):
+        words.append(orjson.dumps({name: text for name, text in texts.items() if text}).decode())
+    return " ".join(words)
+
+
+def decode_result(text: str) -> Result:
+    """The inverse of `encode_result`."""
+    token, outcome, exit_code, started, ended, *rest = _parts(text, 5, 6)
+    texts = _string_map(orjson.loads(rest[0])) if rest else {}
+    return Result(
+        token=int(token),
+        outcome=Outcome(outcome),
+        exit_code=None if exit_code == NONE else int(exit_code),
+        started_at_s=None if started == NONE else parse_time(started),
+        ended_at_s=None if ended == NONE else parse_time(ended),
+        message=texts.get("message", ""),
+        output=texts.get("output", ""),
+    )
+
+
+def encode_run_status(state: RunState) -> dict[str, Any]:
+    """A whole `DAGRun.status`; conditions, `done` and `duration` are derived here and read by nobody but people."""
+    status: dict[str, Any] = {
+        "phase": str(state.phase),
+        "epoch": state.epoch,
+        "leaseCounter": state.lease_counter,
+        "round": state.round,
+        "done": f"{state.done}/{state.total}",
+    }
+    texts = {"reason": state.reason, "message": state.message}
+    status |= {name: text for name, text in texts.items() if text}
+    maps: dict[str, dict[str, str]] = {
+        "leases": {str(job): encode_lease(lease) for job, lease in state.leases.items()},
+        "waiting": {str(job): encode_waiting(waiting) for job, waiting in state.waiting.items()},
+        "tasks": {name: encode_task(task) for name, task in state.tasks.items()},
+        "failures": {str(job): text for job, text in state.failures.items()},
+    }
+    status |= {name: entries for name, entries in maps.items() if entries}
+    if state.start_s is not None:
+        status["startTime"] = format_time(state.start_s, millis=True)
+    if state.finish_s is not None:
+        status["finishTime"] = format_time(state.finish_s, millis=True)
+        status["duration"] = format_duration(state.finish_s - (state.start_s or state.finish_s))
+        status["conditions"] = _run_conditions(state, state.finish_s)
+    return status
+
+
+def _run_conditions(state: RunState, finish_s: float) -> list[dict[str, str]]:
+    kind = "Complete" if state.phase is RunPhase.SUCCEEDED else "Failed"
+    return [
+        {
+            "type": name,
+            "status": "True",
+            "reason": state.reason or str(state.phase),
+            "message": state.message,
+            "lastTransitionTime": format_time(finish_s),
+        }
+        for name in (kind, "Finished")
+    ]
+
+
+def decode_run_status(status: Mapping[str, Any]) -> RunState:
+    """A stored status as the core reads it; ValueError (or KeyError, TypeError) when somebody has garbled it."""
+    done, slash, total = status["done"].partition("/")
+    if not slash:
+        raise ValueError(f"done is {status['done']!r}, wanted the form 3/102")
+    return RunState(
+        phase=RunPhase(status["phase"]),
+        epoch=int(status["epoch"]),
+        lease_counter=int(status["leaseCounter"]),
+        round=int(status.get("round", 0)),
+        start_s=_time_or_none(status, "startTime"),
+        finish_s=_time_or_none(status, "finishTime"),
+        leases=_job_map(status, "leases", decode_lease),
+        waiting=_job_map(status, "waiting", decode_waiting),
+        tasks={name: decode_task(text) for name, text in status.get("tasks", {}).items()},
+        failures=_job_map(status, "failures", str),
+        done=int(done),
+        total=int(total),
+        reason=status.get("reason", ""),
+        message=status.get("message", ""),
+    )
+
+
+def _time_or_none(status: Mapping[str, Any], name: str) -> float | None:
+    return parse_time(status[name]) if name in status else None
+
+
+def _job_map(status: Mapping[str, Any], name: str, decode: Callable[[str], T]) -> dict[JobKey, T]:
+    return {parse_job_key(key): decode(text) for key, text in status.get(name, {}).items()}

@@ -1,0 +1,50 @@
+"""Well-known names on the wire: group, kinds, labels, namespaces. One place, so that a typo is an error."""
+
+from dataclasses import dataclass
+
+GROUP = "fencepost.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+SHARD_LABEL = f"{GROUP}/shard"
+"""On a DAGRun and on a shard's Lease: the shard's number."""
+DAG_LABEL = f"{GROUP}/dag"
+"""On a DAGRun, a ControllerRevision and an Event: the DAG's name."""
+ROLE_LABEL = f"{GROUP}/role"
+"""On a Lease: `shard`, `member` or `worker`."""
+POOL_LABEL = f"{GROUP}/pool"
+"""On a Worker: its pool's name."""
+
+SYSTEM_NAMESPACE_DEFAULT = "fencepost-system"
+CATEGORY = "fencepost"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A resource of the API: enough to build its path."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """As in an object's `apiVersion`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def __str__(self) -> str:
+        return self.plural
+
+
+DAGS = Kind(GROUP, VERSION, "DAG", "dags")
+DAG_RUNS = Kind(GROUP, VERSION, "DAGRun", "dagruns")
+WORKER_POOLS = Kind(GROUP, VERSION, "WorkerPool", "workerpools", namespaced=False)
+WORKERS = Kind(GROUP, VERSION, "Worker", "workers")
+LEASES = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+CONTROLLER_REVISIONS = Kind("apps", "v1", "ControllerRevision", "controllerrevisions")
+EVENTS = Kind("", "v1", "Event", "events")
+PODS = Kind("", "v1", "Pod", "pods")
+NAMESPACES = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
+CONFIG_MAPS = Kind("", "v1", "ConfigMap", "configmaps")

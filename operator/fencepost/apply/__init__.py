@@ -1,0 +1,1 @@
+"""The write side: the executor is the only writer."""

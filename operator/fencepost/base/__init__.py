@@ -1,0 +1,1 @@
+"""Clock, settings, logs and metrics: open to all but the core."""

@@ -1,0 +1,57 @@
+"""The only place that reads a clock.
+
+Two clocks: the wall, for what people schedule and read; and a steady one, for how long something has lasted. The steady
+clock goes on while the machine is suspended (CLOCK_BOOTTIME), as a lease runs out during a suspend too.
+"""
+
+import asyncio
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Time as an argument."""
+
+    def now_s(self) -> float:
+        """Unix seconds on the wall clock; may jump."""
+        ...
+
+    def steady_s(self) -> float:
+        """Seconds since some start; never jumps, counts suspends."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; returns at once for zero or less."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def now_s(self) -> float:
+        return time.time()
+
+    def steady_s(self) -> float:
+        return (
+            time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(0.0, seconds))
+
+
+class LoopClock:
+    """The event loop's time, with a wall clock that starts at a given moment: for a loop whose time is virtual."""
+
+    def __init__(self, start_s: float) -> None:
+        self._start_s = start_s
+        self._loop_start_s = asyncio.get_running_loop().time()
+
+    def now_s(self) -> float:
+        return self._start_s + self.steady_s()
+
+    def steady_s(self) -> float:
+        return asyncio.get_running_loop().time() - self._loop_start_s
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(0.0, seconds))

@@ -1,0 +1,1 @@
+"""The command fencepost, also as kubectl fencepost."""

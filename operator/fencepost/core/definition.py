@@ -1,0 +1,86 @@
+"""What a run executes: the part of a DAG's spec that a ControllerRevision keeps.
+
+A run names its revision, so an edit of the DAG never changes a run in flight. Suspending a DAG or moving its schedule
+is no part of the definition and makes no new revision.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+COMMAND_BYTES_MAX = 8 * 1024
+"""Of one job: command, args and env together, before substitution."""
+FAN_OUT_MAX = 10_000
+TASKS_MAX = 5_000
+RUN_BYTES_MAX = 256 * 1024
+
+
+class Priority(IntEnum):
+    """Order of leasing within a pool, highest first; written in lower case in a spec."""
+
+    CRITICAL = 3
+    """May take reserved slots; ageing never promotes into it."""
+    HIGH = 2
+    NORMAL = 1
+    LOW = 0
+
+    @staticmethod
+    def parse(text: str) -> "Priority":
+        """`critical`, `high`, `normal` or `low`; KeyError for anything else."""
+        return Priority[text.upper()]
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often a failed job is started again, and after how long."""
+
+    limit: int = 0
+    """Retries after the first attempt."""
+    base_s: float = 10.0
+    factor: float = 2.0
+    cap_s: float = 600.0
+    jitter: float = 0.1
+    """Share of the delay, 0 to 1, by which it is moved up or down, hashed from the execution id and the attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One node of the graph."""
+
+    name: str
+    command: tuple[str, ...]
+    depends_on: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    count: int | None = None
+    """Jobs in its fan-out; None for an ordinary task of one job."""
+    max_parallel: int | None = None
+    timeout_s: float | None = None
+    """Of one attempt."""
+    retries: RetryPolicy = RetryPolicy()
+    priority: Priority = Priority.NORMAL
+
+    @property
+    def size(self) -> int:
+        """How many jobs it has."""
+        return 1 if self.count is None else self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """All that a run needs to know of its DAG."""
+
+    tasks: tuple[Task, ...]
+    pool: str = "default"
+    timeout_s: float | None = None
+    """Of a run, from its start."""
+    grace_s: float = 30.0
+    """Between SIGTERM and SIGKILL of a job that is stopped or out of time."""
+    params: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many jobs a run of it has."""
+        return sum(task.size for task in self.tasks)

@@ -1,0 +1,101 @@
+"""Phases of runs and jobs, and the moves between them.
+
+Both machines are tables: what a table does not hold is illegal, raises, and changes nothing. Two exceptions stand under
+the tables, because they are decided by a person and not by the machine.
+"""
+
+from enum import StrEnum
+
+
+class RunPhase(StrEnum):
+    """Where a run stands; `DAGRun.status.phase`."""
+
+    PENDING = "Pending"
+    """Created or accepted; no job has been leased yet."""
+    RUNNING = "Running"
+    """At least one job has been leased, and not every job has ended."""
+    SUCCEEDED = "Succeeded"
+    """Every job has ended, and none of them Failed or Cancelled."""
+    FAILED = "Failed"
+    """Every job has ended, at least one of them Failed; or the run could not be carried out at all."""
+    CANCELLED = "Cancelled"
+    """A person asked for it, no lease is outstanding, and what had not ended has been cancelled."""
+
+    @property
+    def finished(self) -> bool:
+        """True for the three phases that a run does not leave by itself."""
+        return self in _FINISHED
+
+
+_FINISHED = frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED})
+
+RUN_MOVES: dict[RunPhase, frozenset[RunPhase]] = {
+    RunPhase.PENDING: frozenset({RunPhase.RUNNING, RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED}),
+    RunPhase.RUNNING: frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED}),
+    RunPhase.SUCCEEDED: frozenset(),
+    RunPhase.FAILED: frozenset(),
+    RunPhase.CANCELLED: frozenset(),
+}
+"""Exception: a person raises `spec.round`; then a finished run goes back to Running in one write (a later feature)."""
+
+
+class JobPhase(StrEnum):
+    """Where a job stands. Only the ended phases are stored; the others follow from what else the run records."""
+
+    PENDING = "Pending"
+    """Waits for its parents."""
+    QUEUED = "Queued"
+    """Its parents have ended and its rule is met; waits for a slot, or for the end of its back-off."""
+    RUNNING = "Running"
+    """A lease of it is recorded."""
+    SUCCEEDED = "Succeeded"
+    """An attempt ended with exit code 0."""
+    FAILED = "Failed"
+    """It could not be started at all, or its last attempt failed with no retry left."""
+    SKIPPED = "Skipped"
+    """Its rule can no longer be met, as a parent ended otherwise."""
+    CANCELLED = "Cancelled"
+    """The run was cancelled or ran out of time before it ended."""
+
+    @property
+    def ended(self) -> bool:
+        """True for the phases that are stored, as the job will not run again."""
+        return self in ENDED_PHASES
+
+
+ENDED_PHASES = (
+    JobPhase.SUCCEEDED,
+    JobPhase.FAILED,
+    JobPhase.SKIPPED,
+    JobPhase.CANCELLED,
+)
+"""In the order in which they are written."""
+
+JOB_MOVES: dict[JobPhase, frozenset[JobPhase]] = {
+    JobPhase.PENDING: frozenset({JobPhase.QUEUED, JobPhase.SKIPPED, JobPhase.CANCELLED}),
+    JobPhase.QUEUED: frozenset({JobPhase.RUNNING, JobPhase.FAILED, JobPhase.CANCELLED}),
+    JobPhase.RUNNING: frozenset({JobPhase.QUEUED, JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED}),
+    JobPhase.SUCCEEDED: frozenset(),
+    JobPhase.FAILED: frozenset(),
+    JobPhase.SKIPPED: frozenset(),
+    JobPhase.CANCELLED: frozenset(),
+}
+"""Exception: marking a job by hand (`spec.overrides`) moves it from any phase to Succeeded or Failed (a later feature)."""
+
+
+class IllegalMoveError(Exception):
+    """Our own mistake: a plan tried a move that the table does not hold."""
+
+
+def move_run(old: RunPhase, new: RunPhase) -> RunPhase:
+    """`new` if a run may go there from `old` (staying is allowed); IllegalMoveError otherwise."""
+    if new is not old and new not in RUN_MOVES[old]:
+        raise IllegalMoveError(f"a run cannot go from {old} to {new}")
+    return new
+
+
+def move_job(old: JobPhase, new: JobPhase) -> JobPhase:
+    """`new` if a job may go there from `old` (staying is not a move); IllegalMoveError otherwise."""
+    if new not in JOB_MOVES[old]:
+        raise IllegalMoveError(f"a job cannot go from {old} to {new}")
+    return new

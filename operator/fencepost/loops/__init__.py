@@ -1,0 +1,1 @@
+"""The async shells of the operator."""

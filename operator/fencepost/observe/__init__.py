@@ -1,0 +1,1 @@
+"""The read side: lists, watches, and what they mean."""
