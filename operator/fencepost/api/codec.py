@@ -74,9 +74,7 @@ def decode_lease(text: str) -> Lease:
 
 def encode_waiting(waiting: Waiting) -> str:
     """As in `DAGRun.status.waiting`."""
-    return (
-        f"{_attempt_text(waiting.attempt, waiting.losses)} {format_time(waiting.not_before_s, millis=True)}"
-    )
+    return f"{_attempt_text(waiting.attempt, waiting.losses)} {format_time(waiting.not_before_s, millis=True)}"
 
 
 def decode_waiting(text: str) -> Waiting:

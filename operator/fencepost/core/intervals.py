@@ -49,9 +49,7 @@ class IntervalSet:
             yield from range(first, last + 1)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, IntervalSet) and self._firsts == other._firsts and self._lasts == other._lasts
-        )
+        return isinstance(other, IntervalSet) and self._firsts == other._firsts and self._lasts == other._lasts
 
     def __hash__(self) -> int:
         return hash((self._firsts, self._lasts))

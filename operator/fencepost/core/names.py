@@ -7,6 +7,7 @@ mailbox keys hold its first eight characters, the execution id holds all of it.
 
 import hashlib
 import re
+from dataclasses import dataclass
 from typing import NamedTuple
 
 SHARDS_DEFAULT = 16
@@ -18,7 +19,8 @@ WORKER_NAME_LENGTH_MAX = 63
 _SCHEDULED_NAME = re.compile(r"^(?P<dag>.+)-(?P<seconds>[0-9]{10})$")
 
 
-class JobKey(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class JobKey:
     """One job of a run: task name, and index within its fan-out (0 where there is none)."""
 
     task: str
@@ -117,7 +119,7 @@ def member_lease_name(replica: str) -> str:
 
 
 def content_hash(canonical: bytes) -> str:
-    """Ten characters that name a content: 50 bits of blake2b in base 32, with no vowel but `a`, so that few words appear."""
+    """Ten characters that name a content: 50 bits of blake2b in base 32, few of them vowels."""
     alphabet = "0123456789abcdfghjklmnpqrstvwxyz"
     digest = int.from_bytes(hashlib.blake2b(canonical, digest_size=8).digest(), "big")
     return "".join(alphabet[(digest >> (5 * place)) & 31] for place in range(10))

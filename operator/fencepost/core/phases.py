@@ -80,7 +80,7 @@ JOB_MOVES: dict[JobPhase, frozenset[JobPhase]] = {
     JobPhase.SKIPPED: frozenset(),
     JobPhase.CANCELLED: frozenset(),
 }
-"""Exception: marking a job by hand (`spec.overrides`) moves it from any phase to Succeeded or Failed (a later feature)."""
+"""Exception: marking a job by hand (`spec.overrides`) moves it from any phase to an ended one (later)."""
 
 
 class IllegalMoveError(Exception):
