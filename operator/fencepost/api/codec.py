@@ -4,7 +4,7 @@ Hot maps hold short strings, because that is what an API server stores cheaply: 
 
     DAGRun.status.leases["load/3"]      7 default-5d9f7c-x2k4q 1 2026-11-30T13:00:00Z
     DAGRun.status.waiting["load/4"]     2+1 2026-11-30T13:05:00Z             (attempt 2, one worker lost before)
-    DAGRun.status.tasks["load"]         Succeeded=0-12,15 Failed=14 start=2026-11-30T13:00:01.250Z end=…
+    DAGRun.status.tasks["load"]         Succeeded=0-12,15 Failed=14 @1.250+9.104   (seconds after the run's start, for)
     Worker.spec.leases[key]             7 Run 1 600 30 nightly-etl-4k2… <run UID> 2026-11-30T13:00:00Z {"region":"eu"}
     Worker.status.results[key]          7 Failed 3 2026-11-30T13:00:01.250Z 2026-11-30T13:00:02.000Z {"message":"…"}
 
@@ -84,31 +84,29 @@ def decode_waiting(text: str) -> Waiting:
     return Waiting(attempt, losses, parse_time(not_before))
 
 
-def encode_task(task: TaskState) -> str:
-    """As in `DAGRun.status.tasks`."""
+def encode_task(task: TaskState, run_start_s: float) -> str:
+    """As in `DAGRun.status.tasks`; the span counts from the run's start, as a run may have thousands of tasks."""
     words = [f"{phase}={task.ended[phase]}" for phase in ENDED_PHASES if task.ended.get(phase)]
-    if task.first_start_s is not None:
-        words.append(f"start={format_time(task.first_start_s, millis=True)}")
-    if task.last_end_s is not None:
-        words.append(f"end={format_time(task.last_end_s, millis=True)}")
+    if task.first_start_s is not None and task.last_end_s is not None:
+        words.append(f"@{task.first_start_s - run_start_s:.3f}+{task.last_end_s - task.first_start_s:.3f}")
     return " ".join(words)
 
 
-def decode_task(text: str) -> TaskState:
+def decode_task(text: str, run_start_s: float) -> TaskState:
     """The inverse of `encode_task`."""
     ended: dict[JobPhase, IntervalSet] = {}
-    start = end = None
+    start_s = end_s = None
     for word in text.split():
         name, equals, value = word.partition("=")
-        if not equals:
-            raise ValueError(f"{word!r} is not of the form name=value")
-        if name == "start":
-            start = parse_time(value)
-        elif name == "end":
-            end = parse_time(value)
-        else:
+        if word.startswith("@"):
+            offset, _, span = word[1:].partition("+")
+            start_s = run_start_s + float(offset)
+            end_s = start_s + float(span)
+        elif equals:
             ended[JobPhase(name)] = parse_intervals(value)
-    return TaskState(ended, start, end)
+        else:
+            raise ValueError(f"{word!r} is neither phase=indices nor @start+span")
+    return TaskState(ended, start_s, end_s)
 
 
 def encode_entry(entry: Entry) -> str:
@@ -194,7 +192,7 @@ def encode_run_status(state: RunState) -> dict[str, Any]:
     maps: dict[str, dict[str, str]] = {
         "leases": {str(job): encode_lease(lease) for job, lease in state.leases.items()},
         "waiting": {str(job): encode_waiting(waiting) for job, waiting in state.waiting.items()},
-        "tasks": {name: encode_task(task) for name, task in state.tasks.items()},
+        "tasks": {name: encode_task(task, state.start_s or 0.0) for name, task in state.tasks.items()},
         "failures": {str(job): text for job, text in state.failures.items()},
     }
     status |= {name: entries for name, entries in maps.items() if entries}
@@ -226,16 +224,17 @@ def decode_run_status(status: Mapping[str, Any]) -> RunState:
     done, slash, total = status["done"].partition("/")
     if not slash:
         raise ValueError(f"done is {status['done']!r}, wanted the form 3/102")
+    start_s = _time_or_none(status, "startTime")
     return RunState(
         phase=RunPhase(status["phase"]),
         epoch=int(status["epoch"]),
         lease_counter=int(status["leaseCounter"]),
         round=int(status.get("round", 0)),
-        start_s=_time_or_none(status, "startTime"),
+        start_s=start_s,
         finish_s=_time_or_none(status, "finishTime"),
         leases=_job_map(status, "leases", decode_lease),
         waiting=_job_map(status, "waiting", decode_waiting),
-        tasks={name: decode_task(text) for name, text in status.get("tasks", {}).items()},
+        tasks={name: decode_task(text, start_s or 0.0) for name, text in status.get("tasks", {}).items()},
         failures=_job_map(status, "failures", str),
         done=int(done),
         total=int(total),

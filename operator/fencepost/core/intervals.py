@@ -1,15 +1,17 @@
 """Sets of small integers kept as intervals, written as `0-8123,8130`.
 
 A fan-out of ten thousand jobs settles nearly in order, so its ended jobs are a handful of intervals: the run's object
-stays small, and adding one is a bisection. The worst case, every other index, costs one interval an index.
+stays small, and joining two sets is one walk over their intervals. In the worst case, every other index, an interval holds
+one index.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from heapq import merge
 
 
 class IntervalSet:
-    """A set of non-negative integers. Immutable: `with_added` gives a new one, sharing nothing that can change."""
+    """A set of non-negative integers. Immutable: `union` gives a new one."""
 
     __slots__ = ("_firsts", "_lasts", "_size")
 
@@ -63,23 +65,20 @@ class IntervalSet:
             for first, last in zip(self._firsts, self._lasts, strict=True)
         )
 
-    def with_added(self, number: int) -> "IntervalSet":
-        """This set and one more number."""
-        at = bisect_right(self._firsts, number)
-        if at and number <= self._lasts[at - 1]:
-            return self
-        first = last = number
-        low = high = at
-        if low and self._lasts[low - 1] == number - 1:
-            low -= 1
-            first = self._firsts[low]
-        if high < len(self._firsts) and self._firsts[high] == number + 1:
-            last = self._lasts[high]
-            high += 1
-        return IntervalSet(
-            (*self._firsts[:low], first, *self._firsts[high:]),
-            (*self._lasts[:low], last, *self._lasts[high:]),
-        )
+    def union(self, other: "IntervalSet") -> "IntervalSet":
+        """The numbers of either set."""
+        if not self._size or not other._size:
+            return self if self._size else other
+        firsts: list[int] = []
+        lasts: list[int] = []
+        pairs = merge(zip(self._firsts, self._lasts, strict=True), zip(other._firsts, other._lasts, strict=True))
+        for first, last in pairs:
+            if lasts and first <= lasts[-1] + 1:
+                lasts[-1] = max(lasts[-1], last)
+            else:
+                firsts.append(first)
+                lasts.append(last)
+        return IntervalSet(tuple(firsts), tuple(lasts))
 
     def gaps(self, size: int) -> Iterator[int]:
         """The numbers of range(size) that are not in the set, ascending; lazy, so the first few cost little."""

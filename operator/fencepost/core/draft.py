@@ -1,0 +1,123 @@
+"""A run's state while one plan works on it: the moves of single jobs, each checked against the table of phases.
+
+A plan thaws the stored state into a draft, moves jobs, and freezes it again. The draft copies what it changes and no
+more, so planning a run costs what its record is long.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from fencepost.core.definition import Task
+from fencepost.core.intervals import EMPTY, IntervalSet
+from fencepost.core.names import JobKey
+from fencepost.core.phases import JobPhase, move_job
+from fencepost.core.run_state import Lease, Result, RunState, TaskState, Waiting
+
+FAILURES_KEPT = 10
+"""Jobs whose failure a run describes; the others are only counted."""
+FAILURE_LENGTH_MAX = 512
+
+_NOTHING = TaskState()
+
+
+class Draft:
+    """A mutable run state; `freeze` gives the value."""
+
+    def __init__(self, state: RunState) -> None:
+        self.stored = state
+        self.leases: dict[JobKey, Lease] = dict(state.leases)
+        self.waiting: dict[JobKey, Waiting] = dict(state.waiting)
+        self.tasks: dict[str, TaskState] = dict(state.tasks)
+        self.failures: dict[JobKey, str] = dict(state.failures)
+        self.done = state.done
+        self._busy: dict[str, set[int]] = {}
+        """By task: indices that are leased or wait for another attempt."""
+        for job in (*state.leases, *state.waiting):
+            self._busy.setdefault(job.task, set()).add(job.index)
+
+    def freeze(self) -> RunState:
+        """The stored state with the jobs as they are now; phase, times and reason are the plan's to set."""
+        return replace(
+            self.stored,
+            leases=self.leases,
+            waiting=self.waiting,
+            tasks=self.tasks,
+            failures=self.failures,
+            done=self.done,
+        )
+
+    def ended(self, task: Task) -> bool:
+        """Whether all jobs of the task have ended; at once where it has none."""
+        return self.tasks.get(task.name, _NOTHING).ended_count >= task.size
+
+    def succeeded(self, task: Task) -> bool:
+        """Whether all jobs of the task have ended well."""
+        return self.tasks.get(task.name, _NOTHING).count(JobPhase.SUCCEEDED) >= task.size
+
+    def idle_count(self, task: Task) -> int:
+        """Jobs of the task that have never been started and have not ended."""
+        return task.size - self.tasks.get(task.name, _NOTHING).ended_count - len(self._busy.get(task.name, ()))
+
+    def total(self, phase: JobPhase) -> int:
+        """Jobs of the run that ended in this phase."""
+        return sum(state.count(phase) for state in self.tasks.values())
+
+    def idle(self, task: Task) -> Iterable[int]:
+        """Indices of the jobs that `idle_count` counts; ascending, lazy."""
+        busy = self._busy.get(task.name, ())
+        union = EMPTY
+        for indices in self.tasks.get(task.name, _NOTHING).ended.values():
+            union = union.union(indices)
+        return (index for index in union.gaps(task.size) if index not in busy)
+
+    def lease(self, job: JobKey, lease: Lease) -> None:
+        """A job that waits, or that has never been started, is given to a worker."""
+        move_job(JobPhase.RUNNING if job in self.leases else JobPhase.QUEUED, JobPhase.RUNNING)
+        self.waiting.pop(job, None)
+        self.leases[job] = lease
+        self._busy.setdefault(job.task, set()).add(job.index)
+
+    def requeue(self, job: JobKey, waiting: Waiting) -> None:
+        """A leased job is to be leased again."""
+        move_job(JobPhase.RUNNING, JobPhase.QUEUED)
+        del self.leases[job]
+        self.waiting[job] = waiting
+
+    def end_leased(self, job: JobKey, phase: JobPhase) -> None:
+        """A leased job has ended in this phase."""
+        move_job(JobPhase.RUNNING, phase)
+        del self.leases[job]
+        self._busy[job.task].discard(job.index)
+        self._end(job.task, phase, IntervalSet.of([job.index]))
+
+    def end_unleased(self, task: Task, phase: JobPhase) -> None:
+        """All jobs of the task that have neither ended nor a lease end in this phase (Skipped or Cancelled)."""
+        busy = self._busy.get(task.name, set())
+        for index in sorted(busy):
+            job = JobKey(task.name, index)
+            if job in self.waiting:
+                move_job(JobPhase.QUEUED, phase)
+                del self.waiting[job]
+                busy.discard(index)
+        rest = IntervalSet.of(self.idle(task))
+        if rest:
+            move_job(JobPhase.PENDING, phase)
+            self._end(task.name, phase, rest)
+
+    def note_times(self, task: str, result: Result) -> None:
+        """Widen the task's span by what a result tells."""
+        old = self.tasks.get(task, _NOTHING)
+        starts = [moment for moment in (old.first_start_s, result.started_at_s) if moment is not None]
+        ends = [moment for moment in (old.last_end_s, result.ended_at_s) if moment is not None]
+        self.tasks[task] = TaskState(old.ended, min(starts, default=None), max(ends, default=None))
+
+    def note_failure(self, job: JobKey, text: str) -> None:
+        """Keep why this job failed for good, if there is room."""
+        if len(self.failures) < FAILURES_KEPT:
+            self.failures[job] = text[:FAILURE_LENGTH_MAX]
+
+    def _end(self, task: str, phase: JobPhase, indices: IntervalSet) -> None:
+        old = self.tasks.get(task, _NOTHING)
+        ended = {**old.ended, phase: old.ended.get(phase, EMPTY).union(indices)}
+        self.tasks[task] = TaskState(ended, old.first_start_s, old.last_end_s)
+        self.done += len(indices)

@@ -1,0 +1,268 @@
+"""What a run does next. The one page that decides over jobs.
+
+A plan is made from the run's record, from what the workers say, and from now. It is made whole at each write, from
+whatever is stored: there is no step that must have been seen, so a new leader plans on from where the record stands.
+
+`advance_run` folds what has happened and says which jobs could start; the pool answers with grants; `lease_jobs` turns
+grants into leases. The two results together are one write, and that write is the lease.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from fencepost.core.definition import Definition, Task
+from fencepost.core.draft import Draft
+from fencepost.core.graph import Graph
+from fencepost.core.names import JobKey, execution_id
+from fencepost.core.phases import JobPhase, RunPhase, move_run
+from fencepost.core.placement import Demand, Grant
+from fencepost.core.retry import LOSSES_MAX, retry_delay_s
+from fencepost.core.run_state import Lease, Outcome, Result, RunState, Waiting
+
+
+JOBS_OPEN_MAX = 1_500
+"""Jobs of one run that are leased or wait for a retry at the same time; keeps the run's object within its budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A result as it stands in a worker's status, under a key of this run."""
+
+    worker: str
+    job: JobKey
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What a plan goes by besides the run's own record."""
+
+    run_uid: str
+    epoch: int
+    """Under which the planning leader holds the shard."""
+    cancelled: bool
+    """`spec.cancel` is set."""
+    reports: Sequence[Report] = ()
+    """Results in workers' mailboxes under keys of this run, of whatever token."""
+    workers_lost: Collection[str] = frozenset()
+    """Workers that are fenced, or gone: no result of theirs that is not among `reports` can ever come."""
+    withdrawn: Collection[tuple[JobKey, int]] = frozenset()
+    """(job, token) of leases whose entry we took out of a live worker's mailbox after it did not obey a stop."""
+    refused: Collection[tuple[JobKey, int]] = frozenset()
+    """(job, token) of leases that found no slot in their worker's mailbox and were never delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """The run as it should be stored, and what follows once it is."""
+
+    state: RunState
+    demands: tuple[Demand, ...] = ()
+    """Jobs that could start now."""
+    stopping: bool = False
+    """Every lease that is left is to be stopped."""
+    wake_at_s: float | None = None
+    """Unix seconds at which another plan is due though nothing else happens."""
+    failed: tuple[JobKey, ...] = ()
+    """Jobs that failed for good in this plan."""
+
+
+def advance_run(state: RunState, graph: Graph, definition: Definition, facts: RunFacts, now_s: float) -> RunPlan:
+    """Fold what has happened into `state` and say what could start. A finished run stays as it is."""
+    if state.phase.finished:
+        return RunPlan(state)
+    draft = Draft(state)
+    start_s = now_s if state.start_s is None else state.start_s
+    ends_at_s = None if definition.timeout_s is None else start_s + definition.timeout_s
+    timed_out = ends_at_s is not None and now_s >= ends_at_s
+    stopping = facts.cancelled or timed_out
+
+    # 1. Fold results of the leases on record, then losses, then leases that were taken back.
+    failed = _fold(draft, graph, facts, now_s, stopping)
+    # 2. A run that is cancelled or out of time starts nothing more; else what can no longer run is skipped.
+    for task in graph.order:
+        if stopping:
+            draft.end_unleased(task, JobPhase.CANCELLED)
+        elif _hopeless(draft, graph, task):
+            draft.end_unleased(task, JobPhase.SKIPPED)
+    # 3. What is left either could start, or waits for a moment.
+    demands, retry_at_s = _demands(draft, graph, start_s, now_s)
+    # 4. Where the run stands now, and why.
+    phase, reason = _phase(draft, graph, facts.cancelled, timed_out)
+    moved = replace(
+        draft.freeze(),
+        phase=move_run(state.phase, phase),
+        epoch=facts.epoch,
+        start_s=start_s,
+        finish_s=now_s if phase.finished else None,
+        total=graph.size,
+        reason=reason,
+        message=_message(draft, definition, reason),
+    )
+    # 5. When to look again.
+    moments = [moment for moment in (retry_at_s, None if stopping else ends_at_s) if moment is not None]
+    wake_at_s = None if phase.finished else min(moments, default=None)
+    return RunPlan(moved, demands, stopping and not phase.finished, wake_at_s, failed)
+
+
+def lease_jobs(plan: RunPlan, graph: Graph, grants: Sequence[Grant], now_s: float) -> tuple[RunState, list[Grant]]:
+    """The plan's state with each grant turned into a lease, and the grants that no job wants any more.
+
+    All leases of one commit carry the same token: the lease counter, raised by one.
+    """
+    draft = Draft(plan.state)
+    wanted = {demand.task: demand.count for demand in plan.demands}
+    token = plan.state.lease_counter + 1
+    unused: list[Grant] = []
+    by_task: dict[str, list[Grant]] = {}
+    for grant in grants:
+        by_task.setdefault(grant.task, []).append(grant)
+    for name, of_task in by_task.items():
+        used = min(wanted.get(name, 0), len(of_task))
+        unused += of_task[used:]
+        for grant, job in zip(of_task[:used], _next_jobs(draft, graph.tasks[name], used, now_s), strict=True):
+            waiting = draft.waiting.get(job, Waiting(1, 0, now_s))
+            draft.lease(job, Lease(token, grant.worker, waiting.attempt, waiting.losses, now_s))
+    if len(unused) == len(grants):
+        return plan.state, unused
+    leased = replace(
+        plan.state,
+        phase=move_run(plan.state.phase, RunPhase.RUNNING),
+        lease_counter=token,
+        leases=draft.leases,
+        waiting=draft.waiting,
+    )
+    return leased, unused
+
+
+def _next_jobs(draft: Draft, task: Task, count: int, now_s: float) -> list[JobKey]:
+    """The jobs of a task to lease next: due retries first, then those never started, each by index."""
+    due = sorted(job for job, wait in draft.waiting.items() if job.task == task.name and wait.not_before_s <= now_s)
+    jobs = due[:count]
+    fresh = islice(draft.idle(task), count - len(jobs))
+    return jobs + [JobKey(task.name, index) for index in fresh]
+
+
+def _fold(draft: Draft, graph: Graph, facts: RunFacts, now_s: float, stopping: bool) -> tuple[JobKey, ...]:
+    """Settle leases by what is known of them; the jobs that failed for good by it."""
+    failed: list[JobKey] = []
+    for report in facts.reports:
+        lease = draft.leases.get(report.job)
+        if lease and (lease.worker, lease.token) == (report.worker, report.result.token):
+            failed += _settle(draft, graph, facts, report.job, report.result, now_s, stopping)
+    for job, lease in list(draft.leases.items()):
+        if lease.worker in facts.workers_lost:
+            failed += _lose(draft, job, lease, now_s, stopping)
+        elif (job, lease.token) in facts.withdrawn and stopping:
+            draft.end_leased(job, JobPhase.CANCELLED)
+        elif (job, lease.token) in facts.withdrawn:
+            silent = Result(lease.token, Outcome.TIMED_OUT, None, None, None, "its worker did not stop it in time")
+            failed += _settle(draft, graph, facts, job, silent, now_s, stopping)
+        elif (job, lease.token) in facts.refused:
+            draft.requeue(job, Waiting(lease.attempt, lease.losses, now_s))
+    return tuple(failed)
+
+
+def _settle(
+    draft: Draft, graph: Graph, facts: RunFacts, job: JobKey, result: Result, now_s: float, stopping: bool
+) -> list[JobKey]:
+    """One accepted result."""
+    lease = draft.leases[job]
+    draft.note_times(job.task, result)
+    match result.outcome:
+        case Outcome.SUCCEEDED:
+            draft.end_leased(job, JobPhase.SUCCEEDED)
+        case Outcome.HANDED_BACK:
+            draft.requeue(job, Waiting(lease.attempt, lease.losses, now_s))
+        case Outcome.STOPPED:
+            return _lose(draft, job, lease, now_s, stopping)
+        case Outcome.INVALID:
+            return _fail(draft, job, result)
+        case Outcome.FAILED | Outcome.TIMED_OUT:
+            policy = graph.tasks[job.task].retries
+            if stopping or lease.attempt > policy.limit:
+                return _fail(draft, job, result)
+            delay_s = retry_delay_s(policy, lease.attempt, execution_id(facts.run_uid, job))
+            draft.requeue(job, Waiting(lease.attempt + 1, lease.losses, now_s + delay_s))
+    return []
+
+
+def _fail(draft: Draft, job: JobKey, result: Result) -> list[JobKey]:
+    draft.end_leased(job, JobPhase.FAILED)
+    code = "" if result.exit_code is None else f" exit {result.exit_code}"
+    draft.note_failure(job, f"{result.outcome}{code}: {result.message}".rstrip(": "))
+    return [job]
+
+
+def _lose(draft: Draft, job: JobKey, lease: Lease, now_s: float, stopping: bool) -> list[JobKey]:
+    """Its worker is gone, or stopped it though nobody here asked: not the job's failure, but not for ever either."""
+    if stopping:
+        draft.end_leased(job, JobPhase.CANCELLED)
+    elif lease.losses >= LOSSES_MAX:
+        draft.end_leased(job, JobPhase.FAILED)
+        draft.note_failure(job, f"WorkerLost: {lease.losses + 1} workers were lost under it, {LOSSES_MAX} are allowed")
+        return [job]
+    else:
+        draft.requeue(job, Waiting(lease.attempt, lease.losses + 1, now_s))
+    return []
+
+
+def _parents(graph: Graph, task: Task) -> list[Task]:
+    return [graph.tasks[name] for name in task.depends_on]
+
+
+def _hopeless(draft: Draft, graph: Graph, task: Task) -> bool:
+    """Whether a parent has ended otherwise than by success of all its jobs. Parents come first in the order."""
+    return any(draft.ended(parent) and not draft.succeeded(parent) for parent in _parents(graph, task))
+
+
+def _demands(draft: Draft, graph: Graph, start_s: float, now_s: float) -> tuple[tuple[Demand, ...], float | None]:
+    """Jobs that could start now, task by task, and the next moment at which a back-off ends."""
+    due = Counter(job.task for job, waiting in draft.waiting.items() if waiting.not_before_s <= now_s)
+    running = Counter(job.task for job in draft.leases)
+    later = (waiting.not_before_s for waiting in draft.waiting.values() if waiting.not_before_s > now_s)
+    demands = []
+    room = JOBS_OPEN_MAX - len(draft.leases) - len(draft.waiting)
+    for task in graph.order:
+        fresh = min(draft.idle_count(task), room)
+        count = due[task.name] + fresh
+        if task.max_parallel is not None:
+            count = min(count, task.max_parallel - running[task.name])
+        parents = _parents(graph, task)
+        if count > 0 and all(draft.succeeded(parent) for parent in parents):
+            ends = (draft.tasks[parent.name].last_end_s for parent in parents if parent.name in draft.tasks)
+            ready_s = max([start_s, *(end for end in ends if end is not None)])
+            demands.append(Demand(task.name, count, task.priority, ready_s))
+            room -= min(fresh, count)
+    return tuple(demands), min(later, default=None)
+
+
+def _phase(draft: Draft, graph: Graph, cancelled: bool, timed_out: bool) -> tuple[RunPhase, str]:
+    """The run's phase by its jobs, and the reason that goes with it."""
+    if draft.done < graph.size:
+        reason = "Cancelling" if cancelled else "TimingOut" if timed_out else ""
+        return draft.stored.phase, reason
+    assert not draft.leases, "every job has ended and a lease is outstanding"
+    cut_short, failed = draft.total(JobPhase.CANCELLED), draft.total(JobPhase.FAILED)
+    if cancelled and (cut_short or failed):
+        return RunPhase.CANCELLED, "Cancelled"
+    if cut_short:
+        return RunPhase.FAILED, "RunTimedOut"
+    if failed:
+        return RunPhase.FAILED, "JobsFailed"
+    return RunPhase.SUCCEEDED, "AllSucceeded"
+
+
+def _message(draft: Draft, definition: Definition, reason: str) -> str:
+    """One sentence for a person; empty where the phase says it all."""
+    if reason == "JobsFailed" and draft.failures:
+        job, text = next(iter(draft.failures.items()))
+        others = draft.total(JobPhase.FAILED) - 1
+        return f"job {job} failed: {text}" + (f" (and {others} more)" if others else "")
+    if reason in ("RunTimedOut", "TimingOut") and definition.timeout_s is not None:
+        return f"the run took longer than its timeout of {definition.timeout_s:g} s; raise spec.timeout or shorten it"
+    if reason == "Cancelling":
+        return f"{len(draft.leases)} jobs are being stopped"
+    return ""
