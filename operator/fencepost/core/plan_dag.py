@@ -1,8 +1,8 @@
 """Which slots of a schedule are due, and what becomes of each.
 
 The question is never "which minute is it" but "which slots lie above the mark and not above now". The mark is the last
-scheduled time whose fate is stored: fired, skipped or missed. It never falls, so a slot has one fate, whoever decides it
-and however often the leader changes.
+scheduled time whose fate is stored: fired, skipped or missed. It never falls, so a slot has one fate, whoever decides
+it and however often the leader changes.
 
 What a leader that was away finds due it runs, if it is no later than `LATENESS_MAX_S`; what is older is missed. Slots
 from before the schedule was first seen in its present form never fire.

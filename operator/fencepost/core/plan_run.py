@@ -21,7 +21,6 @@ from fencepost.core.placement import Demand, Grant
 from fencepost.core.retry import LOSSES_MAX, retry_delay_s
 from fencepost.core.run_state import Lease, Outcome, Result, RunState, Waiting
 
-
 JOBS_OPEN_MAX = 1_500
 """Jobs of one run that are leased or wait for a retry at the same time; keeps the run's object within its budget."""
 

@@ -1,0 +1,114 @@
+"""Intents as the objects that are sent: the only place that builds a body."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from fencepost.api import names as wire
+from fencepost.api.codec import encode_run_status
+from fencepost.api.names import Kind
+from fencepost.api.times import format_time
+from fencepost.core.intents import Announce, CreateRevision, CreateRun, Record, WriteRun
+from fencepost.core.names import DagKey
+
+Obj = dict[str, Any]
+
+EVENT_MESSAGE_LENGTH_MAX = 1024
+COMPONENT = "fencepost-operator"
+
+
+def run_object(intent: CreateRun | WriteRun) -> Obj:
+    """A whole DAGRun: spec and foreign metadata as they were read, our labels and owner, and the new status."""
+    if isinstance(intent, CreateRun):
+        meta: Obj = {"namespace": intent.run.namespace, "name": intent.run.name}
+        spec: Mapping[str, Any] = {
+            "dag": intent.dag.name,
+            "dagUID": intent.dag_uid,
+            "revision": intent.revision,
+            "trigger": str(intent.trigger),
+            "scheduledTime": format_time(intent.scheduled_s),
+        }
+    else:
+        meta = {name: value for name, value in intent.record["metadata"].items() if name != "managedFields"}
+        spec = intent.record["spec"]
+        if "revision" not in spec:
+            spec = {**spec, "dagUID": intent.dag_uid, "revision": intent.revision}
+    ours = {wire.SHARD_LABEL: str(intent.authority.shard), wire.DAG_LABEL: intent.dag.name}
+    meta["labels"] = {**meta.get("labels", {}), **ours}
+    if not any(owner["uid"] == intent.dag_uid for owner in meta.get("ownerReferences", ())):
+        meta["ownerReferences"] = [*meta.get("ownerReferences", ()), dag_owner(intent.dag, intent.dag_uid)]
+    return {
+        "apiVersion": wire.API_VERSION,
+        "kind": wire.DAG_RUNS.kind,
+        "metadata": meta,
+        "spec": spec,
+        "status": encode_run_status(intent.state),
+    }
+
+
+def dag_owner(dag: DagKey, uid: str) -> Obj:
+    """The owner reference to a DAG; not blocking, as nothing here has a finalizer."""
+    return {"apiVersion": wire.API_VERSION, "kind": wire.DAGS.kind, "name": dag.name, "uid": uid, "controller": True}
+
+
+def revision_object(intent: CreateRevision) -> Obj:
+    """The ControllerRevision of a definition. Its number is of no use here: the name is the content's hash."""
+    return {
+        "apiVersion": wire.CONTROLLER_REVISIONS.api_version,
+        "kind": wire.CONTROLLER_REVISIONS.kind,
+        "metadata": {
+            "namespace": intent.dag.namespace,
+            "name": intent.name,
+            "labels": {wire.DAG_LABEL: intent.dag.name},
+            "ownerReferences": [dag_owner(intent.dag, intent.dag_uid)],
+        },
+        "revision": 1,
+        "data": intent.data,
+    }
+
+
+def mailbox_object(record: Record, *, leases: Mapping[str, str] | None = None, fenced: bool = False) -> Obj:
+    """A whole Worker with another mailbox, or fenced; its status is the worker's own and goes along unread."""
+    meta = {name: value for name, value in record["metadata"].items() if name != "managedFields"}
+    spec = dict(record["spec"])
+    if leases is not None:
+        spec["leases"] = dict(leases)
+    if fenced:
+        spec["fenced"] = True
+    return {**record, "metadata": meta, "spec": spec}
+
+
+def status_object(kind: Kind, record: Record, status: Mapping[str, Any]) -> Obj:
+    """What a write of a status subresource needs: the server takes all but the status from what it has stored."""
+    kept = ("namespace", "name", "uid", "resourceVersion")
+    meta = {name: value for name, value in record["metadata"].items() if name in kept}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "status": status}
+
+
+def event_object(intent: Announce, now_s: float) -> Obj:
+    """An Event; its name is hashed from object, reason and time, so that none is drawn."""
+    involved = intent.involved
+    meta = involved["metadata"]
+    namespace = meta.get("namespace", "default")
+    digest = hashlib.blake2b(f"{meta['uid']} {intent.reason} {now_s}".encode(), digest_size=8).hexdigest()
+    moment = format_time(now_s)
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"namespace": namespace, "name": f"{meta['name'][:200]}.{digest}", "labels": dict(intent.labels)},
+        "involvedObject": {
+            "apiVersion": involved["apiVersion"],
+            "kind": involved["kind"],
+            "namespace": meta.get("namespace", ""),
+            "name": meta["name"],
+            "uid": meta["uid"],
+        },
+        "reason": intent.reason,
+        "message": intent.message[:EVENT_MESSAGE_LENGTH_MAX],
+        "type": "Warning" if intent.warning else "Normal",
+        "source": {"component": COMPONENT},
+        "reportingComponent": COMPONENT,
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+    }

@@ -1,0 +1,154 @@
+"""The only writer of the operator. Guard, call, count, log; no policy.
+
+A write is guarded by the trust window of the shard in whose name it is made, asked at the last moment. Its answer comes
+back as a value: a conflict is not an error, and a lost answer is neither success nor failure but a reason to read.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, assert_never
+
+from fencepost.api import names as wire
+from fencepost.api.objects import (
+    event_object,
+    mailbox_object,
+    revision_object,
+    run_object,
+    status_object,
+)
+from fencepost.core.intents import (
+    Announce,
+    Authority,
+    CreateRevision,
+    CreateRun,
+    DeleteRevision,
+    DeleteRun,
+    DeleteWorker,
+    FenceWorker,
+    Intent,
+    WriteDagStatus,
+    WriteMailbox,
+    WritePoolStatus,
+    WriteRun,
+)
+from fencepost.kube.errors import (
+    AlreadyExistsError,
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    OverloadedError,
+)
+from fencepost.kube.protocol import Api, Obj
+
+log = logging.getLogger(__name__)
+
+
+class Answer(StrEnum):
+    """What became of a write."""
+
+    DONE = "Done"
+    """Stored; `object` is the object as stored (None after a deletion)."""
+    CONFLICT = "Conflict"
+    """The object has changed since it was read: read it again and plan again."""
+    EXISTS = "Exists"
+    """The name is taken: read what stands there."""
+    GONE = "Gone"
+    """There is no such object any more."""
+    REFUSED = "Refused"
+    """The API server will not have it (403, 422): sending it again is no use."""
+    UNKNOWN = "Unknown"
+    """No answer, or a server error: it may be stored or not. Read before planning again."""
+    BUSY = "Busy"
+    """The server is overloaded and has not carried it out: later."""
+    NOT_LEADING = "NotLeading"
+    """Not sent: the shard's trust window is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The answer to one intent."""
+
+    answer: Answer
+    object: Obj | None = None
+    error: str = ""
+
+
+class WriteObserver(Protocol):
+    """Counts refusals by fence; implemented by the metrics."""
+
+    def refused(self, kind: str, status: int) -> None: ...
+
+
+class Executor:
+    """Carries out intents on one API server."""
+
+    def __init__(
+        self, api: Api, leads: Callable[[Authority], bool], observer: WriteObserver, now_s: Callable[[], float]
+    ):
+        self._api = api
+        self._leads = leads
+        self._observer = observer
+        self._now_s = now_s
+
+    async def execute(self, intent: Intent) -> Written:
+        """Carry out one intent; never raises for what an API server can answer."""
+        authority = getattr(intent, "authority", None)
+        if authority is not None and not self._leads(authority):
+            return Written(Answer.NOT_LEADING, error=f"shard {authority.shard} is not led here under {authority.epoch}")
+        try:
+            return Written(Answer.DONE, await self._send(intent))
+        except AlreadyExistsError as error:
+            return Written(Answer.EXISTS, error=str(error))
+        except ConflictError as error:
+            self._observer.refused(type(intent).__name__, error.status)
+            return Written(Answer.CONFLICT, error=str(error))
+        except NotFoundError as error:
+            return Written(Answer.GONE, error=str(error))
+        except (ForbiddenError, InvalidError) as error:
+            self._observer.refused(type(intent).__name__, error.status)
+            log.warning("refused: %s", error, extra={"intent": type(intent).__name__, "status": error.status})
+            return Written(Answer.REFUSED, error=str(error))
+        except OverloadedError as error:
+            return Written(Answer.BUSY, error=str(error))
+        except ApiError as error:
+            log.warning("no clear answer: %s", error, extra={"intent": type(intent).__name__})
+            return Written(Answer.UNKNOWN, error=str(error))
+
+    async def _send(self, intent: Intent) -> Obj | None:
+        api = self._api
+        match intent:
+            case CreateRun():
+                return await api.create(wire.DAG_RUNS, run_object(intent))
+            case WriteRun():
+                return await api.replace(wire.DAG_RUNS, run_object(intent))
+            case WriteMailbox():
+                return await api.replace(wire.WORKERS, mailbox_object(intent.record, leases=intent.leases))
+            case WriteDagStatus():
+                body = status_object(wire.DAGS, intent.record, intent.status)
+                return await api.replace(wire.DAGS, body, subresource="status")
+            case CreateRevision():
+                return await api.create(wire.CONTROLLER_REVISIONS, revision_object(intent))
+            case DeleteRun():
+                await api.delete(wire.DAG_RUNS, intent.run.namespace, intent.run.name, uid=intent.uid)
+            case DeleteRevision():
+                await api.delete(wire.CONTROLLER_REVISIONS, intent.namespace, intent.name)
+            case FenceWorker():
+                return await api.replace(wire.WORKERS, mailbox_object(intent.record, fenced=True))
+            case DeleteWorker():
+                meta = intent.record["metadata"]
+                version = meta["resourceVersion"]
+                await api.delete(
+                    wire.WORKERS, meta["namespace"], meta["name"], uid=meta["uid"], resource_version=version
+                )
+            case WritePoolStatus():
+                body = status_object(wire.WORKER_POOLS, intent.record, intent.status)
+                return await api.replace(wire.WORKER_POOLS, body, subresource="status")
+            case Announce():
+                return await api.create(wire.EVENTS, event_object(intent, self._now_s()))
+            case _:
+                assert_never(intent)
+        return None

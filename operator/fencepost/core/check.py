@@ -1,0 +1,108 @@
+"""All that can be wrong with a DAG beyond its schema, found by one function.
+
+The operator, the command `fencepost check` and whoever admits objects call the same `check_dag`, so that they cannot
+disagree. It finds everything it can at once: a user who corrects a file wants the whole list.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from fencepost.core.cron import Cron, parse_cron
+from fencepost.core.dag_spec import DagSpec
+from fencepost.core.definition import RUN_BYTES_MAX, Definition, Task
+from fencepost.core.draft import FAILURE_LENGTH_MAX, FAILURES_KEPT
+from fencepost.core.graph import Graph, compile_graph
+from fencepost.core.plan_run import JOBS_OPEN_MAX
+from fencepost.core.problems import Problem
+from fencepost.core.substitution import check_references
+from fencepost.core.zones import next_of
+
+ZoneOf = Callable[[str], ZoneInfo | None]
+"""The zone of an IANA name, or None: the caller knows where zone data is kept."""
+
+_RUN_BYTES_FIXED = 4096
+"""Metadata, spec without params, and the fields of a status that there is one of."""
+_TASK_BYTES = 40
+"""An ended task's phases and its span, without name and indices."""
+_INDEX_BYTES = 6
+"""One index of a fan-out whose jobs end in turn well and badly, so that no two make an interval."""
+_OPEN_JOB_BYTES = 130
+"""A lease: index, token, a worker's name of full length, attempt and time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedDag:
+    """A DAG that can run: graph compiled, schedule parsed."""
+
+    spec: DagSpec
+    graph: Graph
+    crons: tuple[Cron, ...]
+    zone: ZoneInfo
+
+    def next_slot(self, after_s: float) -> float | None:
+        """The first slot strictly after a moment, in Unix seconds; None without a schedule, or when it is over."""
+        if not self.crons:
+            return None
+        found = next_of(self.crons, self.zone, datetime.fromtimestamp(after_s, UTC))
+        return None if found is None else found.timestamp()
+
+
+def check_dag(spec: DagSpec, zone_of: ZoneOf) -> CheckedDag | list[Problem]:
+    """The DAG ready to run, or everything that is wrong with it."""
+    graph = compile_graph(spec.definition.tasks)
+    crons = [parse_cron(text) for text in spec.crons]
+    zone = zone_of(spec.time_zone)
+    problems = list(graph) if isinstance(graph, list) else []
+    problems += [
+        cron.below(f"spec.schedule.cron[{place}]") for place, cron in enumerate(crons) if isinstance(cron, Problem)
+    ]
+    if zone is None:
+        fact = f"{spec.time_zone!r} is no time zone"
+        problems.append(Problem("InvalidTimeZone", "spec.schedule.timeZone", fact, "use an IANA name: Europe/Berlin"))
+    problems += _reference_problems(spec.definition)
+    problems += _size_problems(spec.definition)
+    if problems or isinstance(graph, list) or zone is None:
+        return problems
+    return CheckedDag(spec, graph, tuple(cron for cron in crons if isinstance(cron, Cron)), zone)
+
+
+def run_bytes_max(definition: Definition) -> int:
+    """The size of a run's object in the worst case that its definition allows, in bytes."""
+    name_max = max((len(task.name) for task in definition.tasks), default=0)
+    tasks = sum(
+        len(task.name) + _TASK_BYTES + (_INDEX_BYTES * task.size if task.count else 0) for task in definition.tasks
+    )
+    open_jobs = min(definition.size, JOBS_OPEN_MAX) * (name_max + _OPEN_JOB_BYTES)
+    params = sum(len(name) + len(value) + 8 for name, value in definition.params)
+    failures = min(definition.size, FAILURES_KEPT) * (FAILURE_LENGTH_MAX + name_max)
+    return _RUN_BYTES_FIXED + tasks + open_jobs + params + failures
+
+
+def _size_problems(definition: Definition) -> list[Problem]:
+    size = run_bytes_max(definition)
+    if size <= RUN_BYTES_MAX:
+        return []
+    fact = f"a run of these {definition.size} jobs could grow to {size} bytes, {RUN_BYTES_MAX} are allowed"
+    return [Problem("RunTooLarge", "spec.tasks", fact, "split the DAG, or shorten the names of its tasks")]
+
+
+def _reference_problems(definition: Definition) -> list[Problem]:
+    params = frozenset(name for name, _ in definition.params)
+    return [
+        problem.below(f"spec.tasks[{place}].{path}")
+        for place, task in enumerate(definition.tasks)
+        for path, text in _texts(task)
+        if "$(" in text
+        for problem in check_references(text, params)
+    ]
+
+
+def _texts(task: Task) -> Iterator[tuple[str, str]]:
+    for place, text in enumerate(task.command):
+        yield f"command[{place}]", text
+    for place, text in enumerate(task.args):
+        yield f"args[{place}]", text
+    for place, (_, text) in enumerate(task.env):
+        yield f"env[{place}].value", text

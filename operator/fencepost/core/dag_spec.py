@@ -1,0 +1,41 @@
+"""What a user asks of a DAG beside its definition: when it runs, how many runs at once, and how many are kept.
+
+Changing any of this makes no new revision and touches no run that exists.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fencepost.core.definition import Definition, Priority
+
+CRONS_MAX = 32
+"""Cron expressions of one DAG."""
+
+
+class Concurrency(StrEnum):
+    """What happens to a slot that falls due while runs of its DAG are active."""
+
+    ALLOW = "Allow"
+    """The run is made, however many there are."""
+    FORBID = "Forbid"
+    """The slot is skipped when as many runs as the limit are active."""
+
+
+@dataclass(frozen=True, slots=True)
+class DagSpec:
+    """A DAG's whole spec, defaults filled in. Names, edges, cron expressions and the zone are not checked yet."""
+
+    definition: Definition
+    crons: tuple[str, ...] = ()
+    """As written, one or several; none: runs are made by hand only."""
+    time_zone: str = "UTC"
+    """An IANA name, as written."""
+    suspend: bool = False
+    concurrency_policy: Concurrency = Concurrency.FORBID
+    concurrency_limit: int | None = 1
+    """Active runs at once; None with Allow, which has no limit."""
+    history_succeeded: int = 3
+    history_failed: int = 10
+    """Failed and Cancelled runs kept."""
+    priority: Priority = Priority.NORMAL
+    """The DAG's own; each task of the definition carries its priority already resolved."""

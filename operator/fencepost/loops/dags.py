@@ -1,0 +1,309 @@
+"""DAGs: their slots as they fall due, and the status that people read.
+
+Runs are created one at a time for each DAG, oldest slot first. The mark moves in memory when a create is known to have
+succeeded, or when a slot is skipped or missed; it is stored with the next write of the DAG's status, which waits a
+moment for company. Nothing is deleted before the stored mark has passed it.
+
+Before the first slot under a new epoch the DAG is read live: its cached mark may be older than what the leader before
+has stored, and a run above the cached mark may have been created, finished, marked and deleted by then.
+"""
+
+import asyncio
+import heapq
+import logging
+
+from fencepost.api.times import parse_time
+from fencepost.apply.executor import Answer
+from fencepost.apply.writers import Next
+from fencepost.core.intents import Announce, Authority, CreateRun, DeleteRun
+from fencepost.core.names import DagKey, RunKey, scheduled_run_name
+from fencepost.core.plan_dag import Fire, Skip, plan_slot
+from fencepost.core.plan_run import RunFacts
+from fencepost.core.run_state import RunState, Trigger
+from fencepost.loops.dag_status import DagMemory, dag_status
+from fencepost.loops.deciding import decide
+from fencepost.loops.definitions import Definitions
+from fencepost.loops.pool_desk import PoolDesk
+from fencepost.loops.runs import Runs
+from fencepost.loops.world import World
+from fencepost.observe.dags import DagView
+from fencepost.observe.runs import RunView
+
+log = logging.getLogger(__name__)
+
+STATUS_DELAY_S = 1.0
+"""How long a change of a DAG's counters waits for company before it is stored."""
+TICK_MAX_S = 1.0
+"""The longest the ticker sleeps: the wall clock may jump under it."""
+
+
+class Dags:
+    """All DAGs of the shards that this replica plans for."""
+
+    def __init__(self, world: World, definitions: Definitions, desk: PoolDesk, runs: Runs) -> None:
+        self._world = world
+        self._definitions = definitions
+        self._desk = desk
+        self._runs = runs
+        self._memories: dict[DagKey, DagMemory] = {}
+        self._due: list[tuple[float, DagKey]] = []
+        """A heap of next slots; an entry counts only while it is the DAG's own next slot."""
+        self._sooner = asyncio.Event()
+        self._creating: set[RunKey] = set()
+        """Runs whose create is under way, or was sent and has had no clear answer yet."""
+
+    async def tick(self) -> None:
+        """Take up every DAG whose next slot has come, for ever. The cost is that of what is due."""
+        clock = self._world.clock
+        while True:
+            now_s = clock.now_s()
+            while self._due and self._due[0][0] <= now_s:
+                at_s, key = heapq.heappop(self._due)
+                memory = self._memories.get(key)
+                if memory is not None and memory.next_s == at_s:
+                    self.touch(key, urgent=True)
+            delay_s = min(TICK_MAX_S, self._due[0][0] - now_s) if self._due else TICK_MAX_S
+            self._sooner.clear()
+            try:
+                await asyncio.wait_for(self._sooner.wait(), max(0.001, delay_s))
+            except TimeoutError:
+                continue
+
+    def touch(self, key: DagKey, *, urgent: bool = False) -> None:
+        """Look at the DAG's slots."""
+        self._world.writers.touch(("dag", key), lambda: self._turn(key), urgent=urgent)
+
+    def touch_status(self, key: DagKey, *, urgent: bool = False) -> None:
+        """Something that the DAG's status tells has changed."""
+        self._world.writers.touch(
+            ("dag-status", key), lambda: self._status_turn(key), urgent=urgent, after_s=STATUS_DELAY_S
+        )
+
+    def changed(self, view: DagView, old: DagView | None) -> None:
+        """A DAG's object has changed."""
+        if self._world.shards.authority(view.shard) is None:
+            return
+        if old is None or old.generation != view.generation or view.key not in self._memories:
+            self.touch(view.key)
+        if old is None or old.revision != view.revision:
+            for run in list(self._world.runs.of_dag(view.key)):
+                if not run.finished and not (run.spec and run.spec.revision):
+                    self._runs.touch(run.key)
+
+    def gone(self, view: DagView) -> None:
+        """A DAG's object is gone; its runs go by owner reference, or go on if they were orphaned."""
+        self._memories.pop(view.key, None)
+
+    def run_changed(self, view: RunView, old: RunView | None) -> None:
+        """A run of a DAG has begun or ended; or one has appeared that no leader of now has made."""
+        if self._world.shards.authority(view.shard) is None:
+            return
+        if old is None and self._is_ghost(view):
+            log.warning("run %s is of a slot long decided: deleting it", view.key, extra={"run": str(view.key)})
+            self._world.writers.touch(("ghost", view.key, view.uid), lambda: self._exorcise(view), urgent=True)
+        if old is None or old.finished != view.finished:
+            self.touch_status(view.dag)
+            if view.finished:
+                self.touch(view.dag)
+
+    def run_gone(self, view: RunView) -> None:
+        """A run is gone: a slot that the stored mark has not passed must not fire again."""
+        memory = self._memories.get(view.dag)
+        if memory is not None and view.spec is not None and view.spec.scheduled_s > memory.stored_mark_s:
+            self.touch_status(view.dag, urgent=True)
+        elif memory is not None and not view.finished:
+            self.touch_status(view.dag)
+
+    def stored_mark_s(self, key: DagKey) -> float:
+        """The mark as it is stored, in Unix seconds; deletion of a run waits until it has passed the run's slot."""
+        view = self._world.dags.get(key)
+        stored = view.status.get("lastScheduledTime") if view is not None else None
+        return parse_time(stored) if stored else 0.0
+
+    def release(self, shard: int) -> None:
+        """The shard is no longer ours: forget what only a leader may believe."""
+        for key in [key for key, memory in self._memories.items() if memory.authority.shard == shard]:
+            del self._memories[key]
+
+    def _is_ghost(self, view: RunView) -> bool:
+        """A scheduled run at or below the mark that no leader of now has created: a late write of a deposed one."""
+        memory = self._memories.get(view.dag)
+        return (
+            memory is not None
+            and view.spec is not None
+            and view.spec.trigger is Trigger.SCHEDULE
+            and view.key not in self._creating
+            and not view.finished
+            and view.spec.scheduled_s <= memory.mark_s
+            and view.spec.scheduled_s not in memory.fired
+        )
+
+    async def _exorcise(self, view: RunView) -> Next:
+        authority = self._world.shards.authority(view.shard)
+        if authority is None:
+            return Next.REST
+        written = await self._world.executor.execute(DeleteRun(authority, view.key, view.uid))
+        return Next.REST if written.answer in (Answer.DONE, Answer.GONE, Answer.CONFLICT) else Next.RETRY
+
+    async def _turn(self, key: DagKey) -> Next:
+        """Decide over every due slot of a DAG, oldest first."""
+        view = self._world.dags.get(key)
+        if view is None:
+            return Next.REST
+        authority = self._world.shards.authority(view.shard)
+        if authority is None:
+            return Next.REST
+        memory = self._memories.get(key)
+        if memory is None or memory.authority != authority or memory.uid != view.uid:
+            if not await self._world.refresh_dag(key):
+                return Next.RETRY
+            view = self._world.dags.get(key)
+            if view is None:
+                return Next.REST
+            memory = self._memories[key] = DagMemory.read(view, authority)
+        memory.follow(view, self._world.clock.now_s())
+        self.touch_status(key, urgent=memory.generation_written != view.generation)
+        if view.checked is None or view.checked.spec.suspend or self._pool_problem(view):
+            memory.next_s = None
+            return Next.REST
+        return await self._fire_due(view, memory, authority)
+
+    async def _fire_due(self, view: DagView, memory: DagMemory, authority: Authority) -> Next:
+        assert view.checked is not None
+        spec = view.checked.spec
+        while True:
+            active = self._world.runs.active_count(view.key)
+            plan = plan_slot(
+                view.checked.next_slot,
+                max(memory.mark_s, memory.schedule_seen_s),
+                spec.concurrency_policy,
+                spec.concurrency_limit,
+                active,
+                self._world.clock.now_s(),
+            )
+            if plan.missed:
+                memory.missed += plan.missed
+                memory.mark_s = max(memory.mark_s, plan.mark_s)
+                self._world.metrics.slots_passed("missed", plan.missed)
+                self.touch_status(view.key)
+            match plan.decision:
+                case None:
+                    self._schedule(view.key, memory, plan.next_s)
+                    return Next.REST
+                case Skip(slot_s, reason, message):
+                    memory.mark_s = slot_s
+                    memory.skipped += 1
+                    memory.skip_reason = f"{reason}: {message}"
+                    self._world.metrics.slots_passed("skipped", 1)
+                    self.touch_status(view.key)
+                case Fire(slot_s):
+                    outcome = await self._fire(view, memory, authority, int(slot_s))
+                    if outcome is not Next.REST:
+                        return outcome
+
+    async def _fire(self, view: DagView, memory: DagMemory, authority: Authority, slot_s: int) -> Next:
+        """Create one slot's run; REST once its fate is known and the mark may pass it."""
+        world = self._world
+        if await self._definitions.store(view, authority) is not Answer.DONE:
+            return Next.RETRY
+        compiled = self._definitions.of_dag(view)
+        run = RunKey(view.key.namespace, scheduled_run_name(view.key.name, slot_s))
+        before = RunState()
+        facts = RunFacts(run_uid="", epoch=authority.epoch, cancelled=False)
+        decision = decide(self._desk, view.key, run, compiled, before, facts, world.clock.now_s())
+        intent = CreateRun(authority, run, view.key, view.uid, view.revision, Trigger.SCHEDULE, slot_s, decision.state)
+        self._creating.add(run)
+        written = await world.executor.execute(intent)
+        if written.object is not None:
+            memory.fired_slot(slot_s)
+            world.runs.upsert(written.object)
+            self._creating.discard(run)
+            created = world.runs.get(run)
+            if created is not None:
+                wanted = self._runs.stored(created, compiled, decision, before)
+                if isinstance(wanted, float):
+                    self._runs.touch(run, after_s=wanted)
+            self.touch_status(view.key)
+            return Next.REST
+        self._desk.close(decision.grants)
+        self._desk.leave(view.key, run)
+        return await self._fate_of(view, memory, run, slot_s, written.answer)
+
+    async def _fate_of(self, view: DagView, memory: DagMemory, run: RunKey, slot_s: int, answer: Answer) -> Next:
+        """After a create without success: is the slot's run there all the same?"""
+        if answer in (Answer.NOT_LEADING, Answer.REFUSED, Answer.BUSY):
+            self._creating.discard(run)
+            return Next.RETRY if answer is not Answer.NOT_LEADING else Next.REST
+        if not await self._world.refresh_run(run):
+            return Next.RETRY
+        self._creating.discard(run)
+        found = self._world.runs.get(run)
+        if found is None:
+            return Next.AGAIN
+        spec = found.spec
+        if (
+            spec is not None
+            and spec.trigger is Trigger.SCHEDULE
+            and (spec.dag_uid, spec.scheduled_s) == (view.uid, slot_s)
+        ):
+            memory.fired_slot(slot_s)
+            self._runs.touch(run)
+        else:
+            memory.mark_s = slot_s
+            memory.skipped += 1
+            memory.skip_reason = f"NameTaken: DAGRun {run} is not this slot's run; delete or rename it"
+            self._world.metrics.slots_passed("skipped", 1)
+        self.touch_status(view.key)
+        return Next.AGAIN
+
+    def _schedule(self, key: DagKey, memory: DagMemory, next_s: float | None) -> None:
+        memory.next_s = next_s
+        if next_s is not None:
+            heapq.heappush(self._due, (next_s, key))
+            if self._due[0] == (next_s, key):
+                self._sooner.set()
+        self.touch_status(key)
+
+    def _pool_problem(self, view: DagView) -> str:
+        """Why the DAG's pool is of no use to it; empty when it is."""
+        assert view.checked is not None
+        name = view.checked.spec.definition.pool
+        pool = self._desk.get(name)
+        if pool is None:
+            return f"there is no WorkerPool {name!r}; create it or name another in spec.pool"
+        if not pool.spec.admits(view.key.namespace):
+            return f"WorkerPool {name!r} does not admit namespace {view.key.namespace!r}; add it or name another pool"
+        return ""
+
+    async def _status_turn(self, key: DagKey) -> Next:
+        view, memory = self._world.dags.get(key), self._memories.get(key)
+        if view is None or memory is None:
+            return Next.REST
+        authority = self._world.shards.authority(view.shard)
+        if authority is None:
+            return Next.REST
+        pool_problem = self._pool_problem(view) if view.checked is not None else ""
+        runs = list(self._world.runs.of_dag(key))
+        revision = self._definitions.stored_revision(view)
+        intent = dag_status(view, memory, runs, revision, pool_problem, self._world.clock.now_s())
+        if intent is None:
+            return Next.REST
+        written = await self._world.executor.execute(intent)
+        match written.answer:
+            case Answer.DONE:
+                assert written.object is not None
+                self._world.dags.upsert(written.object)
+                await self._announce(view, memory)
+                return Next.REST
+            case Answer.NOT_LEADING | Answer.GONE:
+                return Next.REST
+            case Answer.CONFLICT | Answer.UNKNOWN:
+                return Next.AGAIN if await self._world.refresh_dag(key) else Next.RETRY
+            case _:
+                return Next.RETRY
+
+    async def _announce(self, view: DagView, memory: DagMemory) -> None:
+        """An Event for the first of a streak of skipped slots."""
+        if memory.skip_reason and memory.skip_announced != memory.skip_reason:
+            memory.skip_announced = memory.skip_reason
+            await self._world.executor.execute(Announce(view.record, "SlotSkipped", memory.skip_reason))

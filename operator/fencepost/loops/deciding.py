@@ -1,0 +1,71 @@
+"""From a run's record to its next state: the facts gathered, the plan made, the pool asked.
+
+The same for a run that exists and for one that is only about to be created: its first leases stand in its first write.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fencepost.api.codec import decode_result
+from fencepost.core.intents import Authority
+from fencepost.core.names import DagKey, JobKey, RunKey, mailbox_key
+from fencepost.core.placement import Grant
+from fencepost.core.plan_run import Report, RunFacts, RunPlan, advance_run, lease_jobs
+from fencepost.core.plan_workers import token_of
+from fencepost.core.run_state import Lease, RunState
+from fencepost.loops.definitions import Compiled
+from fencepost.loops.mailboxes import Mailboxes
+from fencepost.loops.pool_desk import PoolDesk
+from fencepost.observe.workers import WorkerCache
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A run as it should be stored, and what its plan said."""
+
+    state: RunState
+    plan: RunPlan
+    grants: Sequence[Grant]
+    """Taken from the pool for this write; to be closed once it is over, however it ended."""
+
+
+def gather_facts(
+    run: RunKey,
+    uid: str,
+    leases: Mapping[JobKey, Lease],
+    authority: Authority,
+    cancelled: bool,
+    workers: WorkerCache,
+    mailboxes: Mailboxes,
+) -> RunFacts:
+    """What the workers' objects and mailboxes say of a run's leases. A garbled result counts as none."""
+    reports: list[Report] = []
+    lost: set[str] = set()
+    withdrawn: set[tuple[JobKey, int]] = set()
+    refused: set[tuple[JobKey, int]] = set()
+    for job, lease in leases.items():
+        key = mailbox_key(run, uid, job)
+        view = workers.get(lease.worker)
+        text = view.worker.results.get(str(key)) if view is not None else None
+        if text is not None and token_of(text) == lease.token:
+            reports.append(Report(lease.worker, job, decode_result(text)))
+        if view is None or view.worker.fenced:
+            lost.add(lease.worker)
+        if mailboxes.withdrawn(lease.worker, key) == lease.token:
+            withdrawn.add((job, lease.token))
+        if mailboxes.refused(lease.worker, key) == lease.token:
+            refused.add((job, lease.token))
+    return RunFacts(uid, authority.epoch, cancelled, reports, lost, withdrawn, refused)
+
+
+def decide(
+    desk: PoolDesk, dag: DagKey, run: RunKey, compiled: Compiled, state: RunState, facts: RunFacts, now_s: float
+) -> Decision:
+    """Plan, ask the pool, lease. The reason why jobs wait goes into the state."""
+    plan = advance_run(state, compiled.graph, compiled.definition, facts, now_s)
+    grants = desk.ask(compiled.definition.pool, dag, run, plan.demands)
+    leased, _ = lease_jobs(plan, compiled.graph, grants, now_s)
+    block = desk.block(compiled.definition.pool, dag, run)
+    if block is not None and not leased.reason:
+        leased = replace(leased, reason=str(block[0]), message=block[1])
+    return Decision(leased, plan, grants)

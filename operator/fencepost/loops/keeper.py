@@ -1,0 +1,198 @@
+"""The keeper of the workers: who is alive, who is shut out, and what the dead leave behind.
+
+A worker is alive as long as its Lease changes, as seen from here and on our own clock; what time the worker wrote into
+it is never compared. Silence counts only while we ourselves are in contact with the API server. A worker that has been
+silent for its lease's duration is read live once more, and then fenced by a compare-and-swap: what it reported before
+counts, what it reports later is refused, and only then are its jobs leased again.
+"""
+
+import heapq
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.api import names as wire
+from fencepost.apply.executor import Answer
+from fencepost.apply.writers import Next
+from fencepost.core.intents import DeleteWorker, FenceWorker
+from fencepost.core.names import DagKey, RunKey, parse_mailbox_key, shard_of
+from fencepost.core.plan_workers import token_of
+from fencepost.kube.errors import ApiError, NotFoundError
+from fencepost.kube.protocol import Obj
+from fencepost.loops.mailboxes import Mailboxes
+from fencepost.loops.world import World
+from fencepost.observe.reflector import ObjectName, version_of
+from fencepost.observe.workers import WorkerView
+
+log = logging.getLogger(__name__)
+
+LEASE_DURATION_S = 30.0
+"""Where a worker's Lease does not say."""
+CONTACT_GAP_MAX_S = 15.0
+"""Longer than this without a word from the API server, and all workers get a full lease duration anew."""
+REVISION_SUFFIX_LENGTH = 11
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What we know of one worker's renewals."""
+
+    version: int
+    at_s: float
+    """On our steady clock: when we saw its Lease change, or the worker appear."""
+    duration_s: float
+
+
+class Keeper:
+    """Watches over the workers and sweeps up after them. Also the cache of their Leases."""
+
+    def __init__(self, world: World, mailboxes: Mailboxes) -> None:
+        self._world = world
+        self._mailboxes = mailboxes
+        self._heard: dict[str, _Heard] = {}
+        self._leases: dict[ObjectName, int] = {}
+        self._expiries: list[tuple[float, str]] = []
+        self._contact_s = world.clock.steady_s()
+        self._trusted_from_s = self._contact_s
+        """Silence counts from here at the earliest: we were cut off, or have just begun."""
+
+    def contact(self) -> None:
+        """The API server has answered us."""
+        now_s = self._world.clock.steady_s()
+        if now_s - self._contact_s > CONTACT_GAP_MAX_S:
+            log.warning(
+                "no contact with the API server for %.0f s: every worker's lease starts anew", now_s - self._contact_s
+            )
+            self._trusted_from_s = now_s
+        self._contact_s = now_s
+
+    def upsert(self, lease: Obj) -> None:
+        """A worker's Lease as it stands."""
+        meta = lease["metadata"]
+        name, version = meta["name"], version_of(lease)
+        if version <= self._leases.get((meta.get("namespace", ""), name), -1):
+            return
+        self._leases[(meta.get("namespace", ""), name)] = version
+        self._hear(name, version, _duration_s(lease))
+
+    def remove(self, name: ObjectName, version: int) -> None:
+        """A worker's Lease was gone at this version; its silence runs on from when it was last heard."""
+        if self._leases.get(name, version + 1) <= version:
+            del self._leases[name]
+
+    def known(self) -> list[tuple[ObjectName, int]]:
+        """Names and versions, for the reflector."""
+        return list(self._leases.items())
+
+    def worker_changed(self, view: WorkerView, old: WorkerView | None) -> None:
+        """A worker has appeared, been fenced, or its mailbox emptied."""
+        if old is None and view.name not in self._heard:
+            self._hear(view.name, 0, LEASE_DURATION_S)
+        if view.worker.fenced and not view.worker.leases and self._is_ours(view):
+            self._world.writers.touch(("worker-delete", view.name), lambda: self._delete_turn(view.name))
+        if view.worker.fenced and (old is None or not old.worker.fenced):
+            self.sweep(view)
+
+    def worker_gone(self, view: WorkerView) -> None:
+        """A worker's object is gone."""
+        self._heard.pop(view.name, None)
+
+    def check(self) -> None:
+        """Fence every worker that has been silent for too long. Costs what has expired, not what exists."""
+        now_s = self._world.clock.steady_s()
+        if now_s - self._contact_s > CONTACT_GAP_MAX_S:
+            return
+        while self._expiries and self._expiries[0][0] <= now_s:
+            _, name = heapq.heappop(self._expiries)
+            heard, view = self._heard.get(name), self._world.workers.get(name)
+            if heard is None or view is None or view.worker.fenced:
+                continue
+            due_s = max(heard.at_s, self._trusted_from_s) + heard.duration_s
+            if due_s > now_s:
+                heapq.heappush(self._expiries, (due_s, name))
+                continue
+            heapq.heappush(self._expiries, (now_s + heard.duration_s, name))
+            if self._is_ours(view):
+                self._world.writers.touch(("fence", name), lambda name=name: self._fence_turn(name), urgent=True)  # type: ignore[misc]
+
+    def sweep(self, view: WorkerView) -> None:
+        """Take away entries of our shards that no run records: left by a leader before, or by a run that is gone."""
+        for key, text in view.worker.leases.items():
+            shard = self._shard_of_entry(key, text)
+            if shard is None or self._world.shards.authority(shard) is None:
+                continue
+            if not self._is_recorded(view.name, key, token_of(text)):
+                log.info("entry %s of worker %s belongs to no lease on record: taking it away", key, view.name)
+                self._mailboxes.remove(view.name, key, token_of(text))
+
+    def _is_recorded(self, worker: str, key: str, token: int) -> bool:
+        parsed = parse_mailbox_key(key)
+        run = self._world.runs.get(parsed.run)
+        if run is None or not run.uid.startswith(parsed.uid_prefix) or run.state is None:
+            return False
+        lease = run.state.leases.get(parsed.job)
+        return lease is not None and (lease.worker, lease.token) == (worker, token)
+
+    def _shard_of_entry(self, key: str, text: str) -> int | None:
+        """The shard that owns an entry: its revision's name begins with the DAG's. None if it cannot be read."""
+        try:
+            run: RunKey = parse_mailbox_key(key).run
+            revision = text.split(" ")[5]
+        except (ValueError, IndexError):
+            return None
+        return shard_of(DagKey(run.namespace, revision[:-REVISION_SUFFIX_LENGTH]), self._world.shards.count)
+
+    def _is_ours(self, view: WorkerView) -> bool:
+        """Whether this replica is to act on a worker: one of its shards has an entry there, or is the worker's own."""
+        shards = self._world.shards
+        own = shard_of(DagKey("", view.name), shards.count)
+        if shards.authority(own) is not None:
+            return True
+        entries = (self._shard_of_entry(key, text) for key, text in view.worker.leases.items())
+        return any(shard is not None and shards.authority(shard) is not None for shard in entries)
+
+    def _hear(self, name: str, version: int, duration_s: float) -> None:
+        now_s = self._world.clock.steady_s()
+        if name not in self._heard:
+            heapq.heappush(self._expiries, (now_s + duration_s, name))
+        self._heard[name] = _Heard(version, now_s, duration_s)
+
+    async def _fence_turn(self, name: str) -> Next:
+        heard = self._heard.get(name)
+        if heard is None:
+            return Next.REST
+        try:
+            lease = await self._world.api.get(wire.LEASES, self._world.system_namespace, name)
+            if version_of(lease) > heard.version:
+                self.upsert(lease)
+                return Next.REST
+        except NotFoundError:
+            pass
+        except ApiError:
+            return Next.REST
+        if not await self._world.refresh_worker(name):
+            return Next.REST
+        view = self._world.workers.get(name)
+        if view is None or view.worker.fenced:
+            return Next.REST
+        log.warning("worker %s has been silent for %.0f s: fencing it", name, heard.duration_s, extra={"worker": name})
+        written = await self._world.executor.execute(FenceWorker(view.record))
+        if written.object is not None:
+            self._world.workers.upsert(written.object)
+            self._world.metrics.worker_fenced()
+            return Next.REST
+        return Next.AGAIN if written.answer is Answer.CONFLICT else Next.RETRY
+
+    async def _delete_turn(self, name: str) -> Next:
+        view = self._world.workers.get(name)
+        if view is None or not view.worker.fenced or view.worker.leases:
+            return Next.REST
+        written = await self._world.executor.execute(DeleteWorker(view.record))
+        if written.answer is Answer.CONFLICT:
+            return Next.AGAIN if await self._world.refresh_worker(name) else Next.RETRY
+        return Next.REST if written.answer in (Answer.DONE, Answer.GONE) else Next.RETRY
+
+
+def _duration_s(lease: dict[str, Any]) -> float:
+    seconds = lease.get("spec", {}).get("leaseDurationSeconds")
+    return float(seconds) if isinstance(seconds, int) and seconds > 0 else LEASE_DURATION_S

@@ -1,0 +1,233 @@
+"""The mailboxes of the workers: what has been delivered, what is to be, and how many slots that leaves.
+
+A slot is busy while its entry has no result; it is counted busy from the moment it is granted, long before the entry
+stands in the worker's object. Everything that is asked of a mailbox is kept as a wish (put, removal) until the stored
+mailbox shows it, so a write that failed, or whose answer was lost, is simply made again from the wishes.
+
+A removal waits for company: a settled entry takes no slot and does no harm, so it leaves with the next delivery, or
+after some idle seconds. A stop does not wait.
+"""
+
+import heapq
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fencepost.api.codec import decode_entry, encode_entry
+from fencepost.apply.executor import Answer
+from fencepost.apply.writers import Next
+from fencepost.core.intents import WriteMailbox
+from fencepost.core.names import MailboxKey
+from fencepost.core.plan_workers import Put, answered, busy_slots, plan_mailbox, token_of
+from fencepost.core.run_state import Entry, Order
+from fencepost.loops.world import World
+from fencepost.observe.workers import WorkerView
+
+log = logging.getLogger(__name__)
+
+REMOVAL_IDLE_S = 3.0
+"""How long a settled entry waits for a delivery to leave with."""
+STOP_SLACK_S = 10.0
+"""Beyond its grace period, what a worker gets to answer a stop before the entry is taken away."""
+LIMIT_SLACK_S = 15.0
+"""Beyond timeout and grace, what a worker gets to end a job by itself before it is told to stop."""
+
+
+@dataclass(slots=True)
+class Mailbox:
+    """What we want of one worker's mailbox besides what is stored in it."""
+
+    name: str
+    puts: dict[str, Put] = field(default_factory=dict)
+    removals: dict[str, int] = field(default_factory=dict)
+    """Key to the token up to which an entry is to go."""
+    reserved: int = 0
+    """Slots granted to jobs whose lease is not stored yet."""
+    withdrawn: dict[str, int] = field(default_factory=dict)
+    """Entries that were taken away unanswered, by token; the run has not settled them yet."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """Puts that found no slot, by token; the run has not taken them back yet."""
+    pressed: set[str] = field(default_factory=set)
+    """Removals of entries that were told to stop and did not: what is taken away so counts as withdrawn."""
+
+
+class Mailboxes:
+    """All mailboxes, and their writers."""
+
+    def __init__(self, world: World, on_slots: Callable[[str], None], on_entry: Callable[[str], None]) -> None:
+        """`on_slots`: this worker's free slots may be others. `on_entry`: something happened to this key's lease."""
+        self._world = world
+        self._workers = world.workers
+        self._on_slots = on_slots
+        self._on_entry = on_entry
+        self._boxes: dict[str, Mailbox] = {}
+        self._clocks: list[tuple[float, str, str, str]] = []
+        """A heap of (due on the steady clock, worker, key, entry): when an entry should have ended by itself."""
+
+    def free_slots(self, view: WorkerView) -> int:
+        """Slots that can be granted now; none on a worker that takes nothing new."""
+        worker = view.worker
+        if worker.fenced or worker.draining:
+            return 0
+        box = self._boxes.get(view.name)
+        if box is None:
+            return worker.slots - busy_slots(worker.leases, worker.results)
+        leases = {key: text for key, text in worker.leases.items() if token_of(text) > box.removals.get(key, -1)}
+        leases |= {key: put.text for key, put in box.puts.items()}
+        return worker.slots - busy_slots(leases, worker.results) - box.reserved
+
+    def reserve(self, worker: str, slots: int) -> None:
+        """Count slots as taken (or, below zero, given back) for grants on their way into a lease."""
+        self._box(worker).reserved += slots
+        if slots < 0:
+            self._on_slots(worker)
+
+    def ensure(self, worker: str, key: MailboxKey, token: int, order: Order, entry: Callable[[], Entry]) -> None:
+        """See to it that this lease stands in the worker's mailbox under this order; no-op if it does."""
+        name = str(key)
+        view = self._workers.get(worker)
+        box = self._box(worker)
+        if view is None or view.worker.fenced or token in (box.withdrawn.get(name), box.refused.get(name)):
+            return
+        stored = view.worker.leases.get(name)
+        put = box.puts.get(name)
+        for text in (stored, None if put is None else put.text):
+            if text is not None and token_of(text) == token and _order_of(text) in (order, Order.STOP):
+                return
+        if stored is not None and token_of(stored) == token and answered(name, stored, view.worker.results):
+            return
+        box.puts[name] = Put(token, encode_entry(entry()))
+        self._on_slots(worker)
+        self._touch(worker, urgent=order is Order.STOP)
+
+    def settle(self, worker: str, key: MailboxKey, token: int) -> None:
+        """The run records that this lease has ended: its entry may go."""
+        name = str(key)
+        box = self._boxes.get(worker)
+        if box is not None:
+            for wishes in (box.withdrawn, box.refused):
+                if wishes.get(name) == token:
+                    del wishes[name]
+            put = box.puts.get(name)
+            if put is not None and put.token <= token:
+                del box.puts[name]
+        view = self._workers.get(worker)
+        if view is not None and name in view.worker.leases:
+            self.remove(worker, name, token)
+
+    def remove(self, worker: str, key: str, token: int, *, soon: bool = False) -> None:
+        """Take an entry away, with the next write or after some idle seconds; `soon`: with a write of its own."""
+        box = self._box(worker)
+        box.removals[key] = max(token, box.removals.get(key, -1))
+        self._on_slots(worker)
+        self._touch(worker, after_s=0.0 if soon else REMOVAL_IDLE_S)
+
+    def withdrawn(self, worker: str, key: MailboxKey) -> int | None:
+        """The token of an entry that was taken away because the worker did not obey a stop."""
+        box = self._boxes.get(worker)
+        return box.withdrawn.get(str(key)) if box else None
+
+    def refused(self, worker: str, key: MailboxKey) -> int | None:
+        """The token of a put that found no slot."""
+        box = self._boxes.get(worker)
+        return box.refused.get(str(key)) if box else None
+
+    def changed(self, view: WorkerView, old: WorkerView | None) -> None:
+        """A worker's object has changed: drop the wishes that it fulfils, and start clocks for new entries."""
+        box = self._boxes.get(view.name)
+        if box is not None:
+            for key, put in list(box.puts.items()):
+                stored = view.worker.leases.get(key)
+                if stored is not None and (token_of(stored) > put.token or stored == put.text):
+                    del box.puts[key]
+            for key, token in list(box.removals.items()):
+                stored = view.worker.leases.get(key)
+                if stored is None or token_of(stored) > token:
+                    del box.removals[key]
+        self._start_clocks(view, old)
+
+    def gone(self, name: str) -> None:
+        """A worker's object is gone; nothing more can be asked of it."""
+        self._boxes.pop(name, None)
+
+    def press_overdue(self) -> None:
+        """Tell workers to stop the jobs that are over their limit, and take away what has not obeyed a stop."""
+        now_s = self._world.clock.steady_s()
+        while self._clocks and self._clocks[0][0] <= now_s:
+            _, worker, key, text = heapq.heappop(self._clocks)
+            view = self._workers.get(worker)
+            if view is None or view.worker.leases.get(key) != text or answered(key, text, view.worker.results):
+                continue
+            self._press(worker, key, decode_entry(text), text)
+
+    def _press(self, worker: str, key: str, entry: Entry, text: str) -> None:
+        box = self._box(worker)
+        if entry.order is Order.RUN:
+            log.warning("job %s on worker %s is over its limit: stopping it", key, worker)
+            box.puts[key] = Put(entry.token, text.replace(f" {Order.RUN} ", f" {Order.STOP} ", 1))
+            self._touch(worker, urgent=True)
+        else:
+            log.warning("worker %s has not stopped job %s in time: taking it away", worker, key)
+            box.pressed.add(key)
+            self.remove(worker, key, entry.token, soon=True)
+
+    def _start_clocks(self, view: WorkerView, old: WorkerView | None) -> None:
+        """One deadline for each entry that has come or changed; those of entries that went are found void later."""
+        before = old.worker.leases if old is not None else {}
+        for key, text in view.worker.leases.items():
+            if before.get(key) == text:
+                continue
+            try:
+                entry = decode_entry(text)
+            except ValueError as error:
+                log.error("entry %s of worker %s cannot be read: %s", key, view.name, error)
+                continue
+            if entry.order is Order.STOP:
+                limit_s = entry.grace_s + STOP_SLACK_S
+            elif entry.timeout_s is not None:
+                limit_s = entry.timeout_s + entry.grace_s + LIMIT_SLACK_S
+            else:
+                continue
+            heapq.heappush(self._clocks, (self._world.clock.steady_s() + limit_s, view.name, key, text))
+
+    def _box(self, worker: str) -> Mailbox:
+        return self._boxes.setdefault(worker, Mailbox(worker))
+
+    def _touch(self, worker: str, *, urgent: bool = False, after_s: float | None = None) -> None:
+        self._world.writers.touch(("mailbox", worker), lambda: self._turn(worker), urgent=urgent, after_s=after_s)
+
+    async def _turn(self, worker: str) -> Next:
+        view, box = self._workers.get(worker), self._box(worker)
+        if view is None:
+            self._boxes.pop(worker, None)
+            return Next.REST
+        record = view.worker
+        if record.fenced:
+            box.puts.clear()
+        plan = plan_mailbox(record.leases, record.results, record.slots, box.puts, box.removals)
+        for key in plan.refused:
+            box.refused[key] = box.puts.pop(key).token
+            self._on_entry(key)
+        if not plan.changed:
+            box.removals.clear()
+            self._on_slots(worker)
+            return Next.REST
+        taken = {key: token_of(record.leases[key]) for key in box.pressed & record.leases.keys() - plan.leases.keys()}
+        written = await self._world.executor.execute(WriteMailbox(view.record, plan.leases))
+        match written.answer:
+            case Answer.DONE:
+                assert written.object is not None
+                self._workers.upsert(written.object)
+                for key, token in taken.items():
+                    box.pressed.discard(key)
+                    box.withdrawn[key] = token
+                    self._on_entry(key)
+                return Next.AGAIN if box.puts else Next.REST
+            case Answer.CONFLICT | Answer.GONE | Answer.UNKNOWN:
+                return Next.AGAIN if await self._world.refresh_worker(worker) else Next.RETRY
+            case _:
+                return Next.RETRY
+
+
+def _order_of(text: str) -> str:
+    return text.split(" ", 2)[1]

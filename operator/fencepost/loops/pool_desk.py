@@ -1,0 +1,123 @@
+"""The pools: specs, queues and slots, and the grants on their way from a free slot into a lease.
+
+A grant is a promise of one slot to one run. It lives here from the moment it is given until the run's writer has turned
+it into a lease or given it back; so long it counts as taken, on the worker and for the DAG's share.
+"""
+
+from collections.abc import Callable, Sequence
+
+from fencepost.core.names import DagKey, RunKey
+from fencepost.core.placement import Block, Demand, Grant, PoolQueue, PoolSpec
+from fencepost.loops.mailboxes import Mailboxes
+from fencepost.observe.workers import WorkerCache, WorkerView
+
+
+class PoolDesk:
+    """All pools by name."""
+
+    def __init__(self, workers: WorkerCache, now_s: Callable[[], float], on_grant: Callable[[RunKey], None]) -> None:
+        self._workers = workers
+        self._now_s = now_s
+        self._on_grant = on_grant
+        self._pools: dict[str, PoolQueue] = {}
+        self._pool_of_worker: dict[str, str] = {}
+        self._pool_of_run: dict[RunKey, str] = {}
+        self._grants: dict[RunKey, list[Grant]] = {}
+        self.mailboxes: Mailboxes | None = None
+        """Set once by whoever builds both: each needs the other."""
+
+    def set_spec(self, spec: PoolSpec) -> None:
+        """A pool is there, or has another spec."""
+        pool = self._pools.get(spec.name)
+        if pool is None:
+            self._pools[spec.name] = PoolQueue(spec)
+            for view in list(self._workers.all()):
+                self.slots_changed(view.name)
+        else:
+            pool.spec = spec
+            pool.capacity_changed()
+        self._pump(spec.name, None)
+
+    def drop(self, name: str) -> None:
+        """A pool is gone; its workers' jobs go on, nothing new is leased."""
+        self._pools.pop(name, None)
+
+    def get(self, name: str) -> PoolQueue | None:
+        """The queue of the pool of this name."""
+        return self._pools.get(name)
+
+    def all(self) -> Sequence[PoolQueue]:
+        """Every pool."""
+        return list(self._pools.values())
+
+    def slots_changed(self, worker: str) -> None:
+        """A worker may have another number of free slots, or be gone."""
+        assert self.mailboxes is not None
+        view = self._workers.get(worker)
+        name = view.worker.pool if view is not None else self._pool_of_worker.get(worker, "")
+        pool = self._pools.get(name)
+        if pool is None:
+            return
+        live_before = pool.slots.live
+        if view is None or not takes_jobs(view):
+            pool.slots.drop(worker)
+            self._pool_of_worker.pop(worker, None)
+        else:
+            self._pool_of_worker[worker] = name
+            pool.slots.set(worker, view.worker.slots, self.mailboxes.free_slots(view))
+        if pool.slots.live != live_before:
+            pool.capacity_changed()
+        self._pump(name, None)
+
+    def ask(self, pool_name: str, dag: DagKey, run: RunKey, demands: Sequence[Demand]) -> list[Grant]:
+        """Put in a run's claims and take every grant that it has by now."""
+        pool = self._pools.get(pool_name)
+        if pool is not None:
+            self._pool_of_run[run] = pool_name
+            pool.offer(dag, run, demands)
+            self._pump(pool_name, run)
+        return self._grants.pop(run, [])
+
+    def close(self, grants: Sequence[Grant]) -> None:
+        """These grants have become leases, or never will: their reservations end."""
+        assert self.mailboxes is not None
+        for grant in grants:
+            self.mailboxes.reserve(grant.worker, -1)
+
+    def hold(self, dag: DagKey, run: RunKey, leases: int) -> None:
+        """The run's record holds this many leases."""
+        pool = self._pools.get(self._pool_of_run.get(run, ""))
+        if pool is not None:
+            pool.hold(dag, run, leases + len(self._grants.get(run, ())))
+            self._pump(pool.spec.name, None)
+
+    def leave(self, dag: DagKey, run: RunKey) -> None:
+        """The run wants and holds nothing any more (ended, gone, or another replica's)."""
+        pool = self._pools.get(self._pool_of_run.pop(run, ""))
+        self.close(self._grants.pop(run, []))
+        if pool is not None:
+            pool.withdraw(run)
+            pool.hold(dag, run, 0)
+            self._pump(pool.spec.name, None)
+
+    def block(self, pool_name: str, dag: DagKey, run: RunKey) -> tuple[Block, str] | None:
+        """Why the run's jobs wait for a slot."""
+        pool = self._pools.get(pool_name)
+        return pool.block(dag, run) if pool is not None else None
+
+    def _pump(self, name: str, asking: RunKey | None) -> None:
+        """Turn free slots into grants; every run that gets one is told, but for the one that is asking."""
+        pool = self._pools.get(name)
+        assert self.mailboxes is not None
+        if pool is None:
+            return
+        for grant in pool.grants(self._now_s()):
+            self.mailboxes.reserve(grant.worker, 1)
+            self._grants.setdefault(grant.run, []).append(grant)
+            if grant.run != asking:
+                self._on_grant(grant.run)
+
+
+def takes_jobs(view: WorkerView) -> bool:
+    """Whether a worker is alive and takes new jobs."""
+    return not view.worker.fenced and not view.worker.draining

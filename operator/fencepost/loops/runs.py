@@ -1,0 +1,312 @@
+"""Runs: each write of a run folds what has happened, leases what can start, and says so to the workers afterwards.
+
+One turn of a run's writer is: plan, ask the pool, lease, write, deliver. Only the write decides; delivering is repeated
+from the record at each turn until the mailboxes show it, so a crash or a lost answer between the two costs nothing but
+time. A turn that finds nothing to change writes nothing.
+"""
+
+import logging
+from dataclasses import replace
+
+from fencepost.apply.executor import Answer, Written
+from fencepost.apply.writers import Next
+from fencepost.core.intents import Announce, Authority, WriteRun
+from fencepost.core.names import JobKey, RunKey, mailbox_key
+from fencepost.core.phases import JobPhase, RunPhase
+from fencepost.core.run_state import Entry, Lease, Order, RunState
+from fencepost.kube.errors import ApiError
+from fencepost.loops.deciding import Decision, decide, gather_facts
+from fencepost.loops.definitions import Compiled, DefinitionMissingError, Definitions
+from fencepost.loops.mailboxes import Mailboxes
+from fencepost.loops.pool_desk import PoolDesk
+from fencepost.loops.world import World
+from fencepost.observe.dags import DagView
+from fencepost.observe.runs import RunView
+
+log = logging.getLogger(__name__)
+
+REASON_DELAY_S = 5.0
+"""How long a run must have waited for one reason before that alone is worth a write."""
+LOOK_MAX_S = 300.0
+"""The longest a run is left alone that waits for a moment: wall clocks jump, so it is looked at on the way."""
+
+
+class Runs:
+    """All runs of the shards that this replica plans for."""
+
+    def __init__(self, world: World, definitions: Definitions, desk: PoolDesk, mailboxes: Mailboxes) -> None:
+        self._world = world
+        self._definitions = definitions
+        self._desk = desk
+        self._mailboxes = mailboxes
+        self._blocked: dict[RunKey, tuple[str, float]] = {}
+        """Why a run waits though its record does not say so yet, and since when on the steady clock."""
+
+    def touch(self, key: RunKey, *, urgent: bool = False, after_s: float | None = None) -> None:
+        """Something has changed for this run, or will have by then."""
+        self._world.writers.touch(("run", key), lambda: self._turn(key), urgent=urgent, after_s=after_s)
+
+    def changed(self, view: RunView, old: RunView | None) -> None:
+        """A run's object has changed: plan it, unless it is over."""
+        if view.finished:
+            if old is None or not old.finished:
+                self._leave(view)
+        elif self._world.shards.authority(view.shard) is not None:
+            cancelling = view.spec is not None and view.spec.cancel and not (old and old.spec and old.spec.cancel)
+            self.touch(view.key, urgent=cancelling)
+
+    def gone(self, view: RunView) -> None:
+        """A run's object is gone: its jobs are stopped and its entries leave the mailboxes."""
+        self._leave(view)
+        if self._world.shards.authority(view.shard) is None or view.state is None:
+            return
+        for job, lease in view.state.leases.items():
+            key = mailbox_key(view.key, view.uid, job)
+            self._mailboxes.remove(lease.worker, str(key), lease.token, soon=True)
+
+    def release(self, shard: int) -> None:
+        """The shard is no longer ours: forget what its runs want and hold."""
+        for view in list(self._world.runs.all()):
+            if view.shard == shard:
+                self._leave(view)
+
+    def stored(self, view: RunView, compiled: Compiled, decision: Decision, before: RunState) -> Next | float:
+        """A run's write has been stored: deliver what it leases, let go of what it settles, and count. What its writer
+        is to do next."""
+        state = decision.state
+        for job, lease in before.leases.items():
+            if state.leases.get(job) != lease:
+                self._mailboxes.settle(lease.worker, mailbox_key(view.key, view.uid, job), lease.token)
+        self._deliver(view, compiled, state, decision.plan.stopping)
+        self._desk.close(decision.grants)
+        self._desk.hold(view.dag, view.key, len(state.leases))
+        self._count(view, before, state)
+        if state.phase.finished:
+            self._leave(view)
+            return Next.REST
+        return self._next_look(view.key, decision)
+
+    async def _turn(self, key: RunKey) -> Next | float:
+        view = self._world.runs.get(key)
+        if view is None or view.finished or view.spec is None or view.record is None:
+            return Next.REST
+        authority = self._world.shards.authority(view.shard)
+        if authority is None:
+            return Next.REST
+        dag = self._world.dags.get(view.dag)
+        state = view.state or RunState()
+        if not view.spec.revision and not await self._adoptable(dag, authority):
+            return await self._postpone(view, authority, state, dag)
+        revision = view.spec.revision or (dag.revision if dag is not None else "")
+        try:
+            compiled = await self._definitions.of_run(key, view.dag, revision)
+        except DefinitionMissingError as error:
+            return await self._give_up(view, authority, state, str(error))
+        except ApiError as error:
+            log.warning("definition of run %s: %s", key, error, extra={"run": str(key)})
+            return Next.RETRY
+        if self._world.runs.get(key) is not view:
+            return Next.AGAIN
+        return await self._advance(view, authority, state, compiled, dag, revision)
+
+    async def _advance(
+        self,
+        view: RunView,
+        authority: Authority,
+        state: RunState,
+        compiled: Compiled,
+        dag: DagView | None,
+        revision: str,
+    ) -> Next | float:
+        assert view.spec is not None
+        assert view.record is not None
+        world = self._world
+        cancelled = view.spec.cancel or view.deleting
+        facts = gather_facts(view.key, view.uid, state.leases, authority, cancelled, world.workers, self._mailboxes)
+        decision = decide(self._desk, view.dag, view.key, compiled, state, facts, world.clock.now_s())
+        if not self._worth_writing(view.key, view.state, decision.state):
+            self._deliver(view, compiled, state, decision.plan.stopping)
+            self._desk.close(decision.grants)
+            self._desk.hold(view.dag, view.key, len(state.leases))
+            return self._next_look(view.key, decision)
+        dag_uid = view.spec.dag_uid or (dag.uid if dag is not None else "")
+        intent = WriteRun(authority, view.record, view.dag, dag_uid, revision, decision.state)
+        written = await world.executor.execute(intent)
+        if written.answer is not Answer.DONE:
+            self._desk.close(decision.grants)
+            self._desk.hold(view.dag, view.key, len(state.leases))
+            return await self._recover(view.key, written)
+        assert written.object is not None
+        world.runs.upsert(written.object)
+        wanted = self.stored(view, compiled, decision, state)
+        await self._announce_failures(view, decision)
+        return wanted
+
+    async def _recover(self, key: RunKey, written: Written) -> Next:
+        """After a write that was not stored, or perhaps was: read, and plan from what stands there."""
+        match written.answer:
+            case Answer.NOT_LEADING:
+                return Next.REST
+            case Answer.BUSY:
+                return Next.RETRY
+            case Answer.REFUSED:
+                await self._world.refresh_run(key)
+                return Next.RETRY
+            case _:
+                return Next.AGAIN if await self._world.refresh_run(key) else Next.RETRY
+
+    async def _adoptable(self, dag: DagView | None, authority: Authority) -> bool:
+        """Whether a run of this DAG can be taken up now: its pool admits it, and its revision is stored."""
+        if dag is None or dag.checked is None:
+            return False
+        pool = self._desk.get(dag.checked.spec.definition.pool)
+        if pool is None or not pool.spec.admits(dag.key.namespace):
+            return False
+        return await self._definitions.store(dag, authority) is Answer.DONE
+
+    async def _postpone(self, view: RunView, authority: Authority, state: RunState, dag: DagView | None) -> Next:
+        """A run whose DAG is not there or not valid waits, and says for what."""
+        assert view.record is not None
+        if view.spec is not None and view.spec.cancel:
+            return await self._end(view, authority, state, RunPhase.CANCELLED, "Cancelled", "cancelled before it began")
+        if dag is None:
+            reason, message = "DAGNotFound", f"there is no DAG {view.dag}; create it, or delete this run"
+        elif dag.checked is None:
+            reason, message = "DAGNotValid", f"DAG {view.dag} is not valid: {dag.problems[0]}"
+        else:
+            pool = dag.checked.spec.definition.pool
+            reason, message = "PoolNotUsable", f"pool {pool!r} is not there, or does not admit {view.dag.namespace!r}"
+        if view.state is not None and view.state.reason == reason:
+            return Next.REST
+        waiting = replace(state, epoch=authority.epoch, reason=reason, message=message)
+        written = await self._world.executor.execute(WriteRun(authority, view.record, view.dag, "", "", waiting))
+        if written.object is not None:
+            self._world.runs.upsert(written.object)
+            return Next.REST
+        return await self._recover(view.key, written)
+
+    async def _give_up(self, view: RunView, authority: Authority, state: RunState, why: str) -> Next:
+        """A run that can never be carried out fails, once no mailbox holds an entry of it any more."""
+        held = [
+            (lease, key)
+            for job, lease in state.leases.items()
+            if (worker := self._world.workers.get(lease.worker)) is not None
+            and (key := str(mailbox_key(view.key, view.uid, job))) in worker.worker.leases
+        ]
+        for lease, key in held:
+            self._mailboxes.remove(lease.worker, key, lease.token, soon=True)
+        if held:
+            return Next.RETRY
+        return await self._end(view, authority, state, RunPhase.FAILED, "DefinitionMissing", why)
+
+    async def _end(
+        self, view: RunView, authority: Authority, state: RunState, phase: RunPhase, reason: str, message: str
+    ) -> Next:
+        assert view.record is not None
+        now_s = self._world.clock.now_s()
+        ended = replace(
+            state,
+            phase=phase,
+            epoch=authority.epoch,
+            start_s=state.start_s or now_s,
+            finish_s=now_s,
+            leases={},
+            waiting={},
+            reason=reason,
+            message=message,
+        )
+        written = await self._world.executor.execute(WriteRun(authority, view.record, view.dag, "", "", ended))
+        if written.object is None:
+            return await self._recover(view.key, written)
+        self._world.runs.upsert(written.object)
+        self._count(view, state, ended)
+        await self._world.executor.execute(Announce(view.record, reason, message))
+        return Next.REST
+
+    def _worth_writing(self, key: RunKey, old: RunState | None, new: RunState) -> bool:
+        """Whether the new state says more than the stored one: a new epoch or other numbers in a reason do not."""
+        if old is None:
+            return True
+        same = replace(new, epoch=old.epoch, reason=old.reason, message=old.message)
+        if same != old:
+            self._blocked.pop(key, None)
+            return True
+        if new.reason == old.reason:
+            self._blocked.pop(key, None)
+            return False
+        steady_s = self._world.clock.steady_s()
+        reason, since_s = self._blocked.get(key, ("", 0.0))
+        if reason != new.reason:
+            self._blocked[key] = (new.reason, steady_s)
+            return False
+        return steady_s - since_s >= REASON_DELAY_S
+
+    def _next_look(self, key: RunKey, decision: Decision) -> Next | float:
+        """When to plan again by ourselves: for the plan's sake, or because a reason may be worth a write by then."""
+        delays_s = [REASON_DELAY_S] if key in self._blocked else []
+        if decision.plan.wake_at_s is not None:
+            delays_s.append(max(0.0, decision.plan.wake_at_s - self._world.clock.now_s()) + 0.001)
+        return min(LOOK_MAX_S, *delays_s) if delays_s else Next.REST
+
+    def _deliver(self, view: RunView, compiled: Compiled, state: RunState, stopping: bool) -> None:
+        """See to it that every lease on record stands in its worker's mailbox."""
+        order = Order.STOP if stopping else Order.RUN
+        for job, lease in state.leases.items():
+            key = mailbox_key(view.key, view.uid, job)
+
+            def entry(job: JobKey = job, lease: Lease = lease) -> Entry:
+                return self._entry(view, compiled, state, job, lease, order)
+
+            self._mailboxes.ensure(lease.worker, key, lease.token, order, entry)
+
+    def _entry(
+        self, view: RunView, compiled: Compiled, state: RunState, job: JobKey, lease: Lease, order: Order
+    ) -> Entry:
+        current = self._world.runs.get(view.key)
+        spec = current.spec if current is not None and current.spec is not None else view.spec
+        assert spec is not None
+        timeout_s = compiled.graph.tasks[job.task].timeout_s
+        if compiled.definition.timeout_s is not None and state.start_s is not None:
+            left_s = max(1.0, state.start_s + compiled.definition.timeout_s - self._world.clock.now_s())
+            timeout_s = left_s if timeout_s is None else min(timeout_s, left_s)
+        return Entry(
+            token=lease.token,
+            order=order,
+            attempt=lease.attempt,
+            timeout_s=timeout_s,
+            grace_s=compiled.definition.grace_s,
+            revision=spec.revision,
+            run_uid=view.uid,
+            scheduled_s=spec.scheduled_s or int(view.created_s),
+            params=dict(spec.params),
+        )
+
+    def _leave(self, view: RunView) -> None:
+        self._blocked.pop(view.key, None)
+        self._desk.leave(view.dag, view.key)
+
+    def _count(self, view: RunView, before: RunState, after: RunState) -> None:
+        metrics = self._world.metrics
+        leased = sum(lease.token == after.lease_counter for lease in after.leases.values())
+        if after.lease_counter > before.lease_counter:
+            metrics.jobs_leased(leased)
+        if before.phase is RunPhase.PENDING and after.phase is RunPhase.RUNNING and view.spec is not None:
+            due_s = view.spec.scheduled_s or view.created_s
+            metrics.start_lag(str(view.spec.trigger), self._world.clock.now_s() - due_s)
+        for phase in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.SKIPPED, JobPhase.CANCELLED):
+            ended = _total(after, phase) - _total(before, phase)
+            if ended:
+                metrics.jobs_ended(str(phase), ended)
+        if after.phase.finished and not before.phase.finished:
+            metrics.run_finished(str(after.phase))
+
+    async def _announce_failures(self, view: RunView, decision: Decision) -> None:
+        """One Event for a run that ended badly; its jobs are described in the run itself."""
+        state = decision.state
+        if state.phase in (RunPhase.FAILED, RunPhase.CANCELLED) and view.record is not None:
+            message = state.message or state.reason
+            await self._world.executor.execute(Announce(view.record, state.reason, message))
+
+
+def _total(state: RunState, phase: JobPhase) -> int:
+    return sum(task.count(phase) for task in state.tasks.values())

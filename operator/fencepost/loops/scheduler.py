@@ -1,0 +1,254 @@
+"""One replica's scheduler: the caches, the loops over them, and who tells whom of what.
+
+Events come in through the reflectors and through the answers to our own writes; both end in a cache, and the cache
+tells the loops. A loop never writes by itself: it touches the writer of the object concerned.
+
+The barrier stands between an acquired shard and its first plan: consistent lists of its runs and of all workers, begun
+after the acquisition.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from fencepost.api import names as wire
+from fencepost.api.read import read_pool
+from fencepost.apply.executor import Executor
+from fencepost.apply.writers import Writers
+from fencepost.base.clock import Clock
+from fencepost.base.metrics import Metrics
+from fencepost.core.names import MailboxKey, RunKey, parse_mailbox_key
+from fencepost.core.placement import PoolSpec
+from fencepost.kube.errors import ApiError
+from fencepost.kube.protocol import Api, Obj
+from fencepost.loops.dags import Dags
+from fencepost.loops.definitions import Definitions
+from fencepost.loops.history import AGE_MIN_S, History
+from fencepost.loops.keeper import Keeper
+from fencepost.loops.mailboxes import Mailboxes
+from fencepost.loops.pool_desk import PoolDesk
+from fencepost.loops.runs import Runs
+from fencepost.loops.shards import Shards
+from fencepost.loops.world import World
+from fencepost.observe.dags import DagCache, DagView
+from fencepost.observe.reflector import ObjectName, Reflector, list_page_by_page
+from fencepost.observe.runs import RunCache, RunView
+from fencepost.observe.workers import WorkerCache, WorkerView
+
+log = logging.getLogger(__name__)
+
+CHECK_PERIOD_S = 1.0
+"""Between looks at what has expired: workers' leases, jobs' limits."""
+BARRIER_RETRY_S = 0.5
+
+
+class Scheduler:
+    """Everything that plans and writes, for the shards that leadership gives it."""
+
+    def __init__(
+        self,
+        api: Api,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        system_namespace: str,
+        shards: int,
+        window_s: float,
+        holds: Callable[[int], int | None],
+        history_age_min_s: float = AGE_MIN_S,
+    ) -> None:
+        """`holds` gives a shard's epoch while its trust window is open; `window_s` is how long a write waits for
+        company when the API server is quick."""
+        ready = Shards(shards, holds)
+        self._acquired: dict[int, int] = {}
+        self._news = asyncio.Event()
+        self.world = World(
+            api=api,
+            clock=clock,
+            metrics=metrics,
+            system_namespace=system_namespace,
+            shards=ready,
+            executor=Executor(api, ready.leads, metrics, clock.now_s),
+            writers=Writers(window_s),
+            dags=DagCache(shards, self._dag_changed, self._dag_gone, metrics.set_aside),
+            runs=RunCache(shards, self._run_changed, self._run_gone, metrics.set_aside),
+            workers=WorkerCache(self._worker_changed, self._worker_gone, metrics.set_aside),
+        )
+        self._desk = PoolDesk(self.world.workers, clock.now_s, self._touch_run)
+        self._mailboxes = Mailboxes(self.world, self._desk.slots_changed, self._touch_entry)
+        self._desk.mailboxes = self._mailboxes
+        definitions = Definitions(api, self.world.dags, self.world.executor)
+        self._runs = Runs(self.world, definitions, self._desk, self._mailboxes)
+        self._dags = Dags(self.world, definitions, self._desk, self._runs)
+        self._history = History(self.world, self._dags, history_age_min_s)
+        self._keeper = Keeper(self.world, self._mailboxes)
+        self._reflectors = self._make_reflectors()
+
+    async def run(self) -> None:
+        """Follow the API server and plan, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._reflectors:
+                group.create_task(reflector.run())
+            for reflector in self._reflectors:
+                await reflector.synced.wait()
+            group.create_task(self._dags.tick())
+            group.create_task(self._check())
+            await self._pass_barriers()
+
+    async def close(self) -> None:
+        """Start no write any more, and wait for those in flight."""
+        await self.world.writers.close()
+
+    @property
+    def synced(self) -> bool:
+        """Whether every cache has had its first list."""
+        return all(reflector.synced.is_set() for reflector in self._reflectors)
+
+    def acquired(self, shard: int, epoch: int) -> None:
+        """Leadership has acquired a shard: it is planned for once the barrier has been passed."""
+        self._acquired[shard] = epoch
+        self._news.set()
+
+    async def released(self, shard: int) -> None:
+        """Leadership gives a shard up: on return nothing acts for it any more."""
+        self._acquired.pop(shard, None)
+        self.world.shards.close(shard)
+        self._runs.release(shard)
+        self._dags.release(shard)
+        await self.world.writers.settle()
+
+    def pool_changed(self, pool: Obj) -> None:
+        """A WorkerPool is there or has changed; one that cannot be read keeps its last good spec."""
+        spec = read_pool(pool)
+        if isinstance(spec, PoolSpec):
+            self._desk.set_spec(spec)
+            self._touch_all_dags()
+        else:
+            self.world.metrics.set_aside("WorkerPool", str(spec[0]))
+            log.error("pool %s is set aside: %s", pool["metadata"]["name"], spec[0])
+
+    def pool_gone(self, name: str) -> None:
+        """A WorkerPool has been deleted."""
+        self._desk.drop(name)
+        self._touch_all_dags()
+
+    def _make_reflectors(self) -> list[Reflector]:
+        world, namespace = self.world, self.world.system_namespace
+        contact = self._keeper.contact
+        worker_leases = f"{wire.ROLE_LABEL}=worker"
+        return [
+            Reflector(world.api, wire.DAGS, world.dags, world.clock, on_contact=contact),
+            Reflector(world.api, wire.DAG_RUNS, world.runs, world.clock, on_contact=contact),
+            Reflector(world.api, wire.WORKERS, world.workers, world.clock, namespace=namespace, on_contact=contact),
+            Reflector(
+                world.api,
+                wire.LEASES,
+                self._keeper,
+                world.clock,
+                namespace=namespace,
+                label_selector=worker_leases,
+                on_contact=contact,
+            ),
+        ]
+
+    async def _pass_barriers(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            batch, self._acquired = self._acquired, {}
+            try:
+                await self._pass_barrier(batch)
+            except ApiError as error:
+                log.warning("barrier for shards %s: %s; trying again", sorted(batch), error)
+                self._acquired = batch | self._acquired
+                self._news.set()
+                await self.world.clock.sleep(BARRIER_RETRY_S)
+
+    async def _pass_barrier(self, batch: dict[int, int]) -> None:
+        """List, open, and look at everything that the shards own."""
+        world = self.world
+        numbers = ",".join(str(shard) for shard in sorted(batch))
+
+        def ours(name: ObjectName) -> bool:
+            view = world.runs.get(RunKey(*name))
+            # A run that no leader has taken up bears no label yet, so that such a list does not hold it.
+            return view is not None and view.shard in batch and view.state is not None
+
+        await list_page_by_page(
+            world.api, wire.DAG_RUNS, world.runs, label_selector=f"{wire.SHARD_LABEL} in ({numbers})", gone_if=ours
+        )
+        await list_page_by_page(
+            world.api, wire.WORKERS, world.workers, namespace=world.system_namespace, gone_if=lambda _: True
+        )
+        for shard, epoch in batch.items():
+            world.shards.open(shard, epoch)
+        log.info("planning for shards %s", numbers)
+        for run in list(world.runs.all()):
+            if run.shard in batch and not run.finished:
+                self._runs.touch(run.key)
+        for worker in list(world.workers.all()):
+            self._keeper.sweep(worker)
+            self._keeper.worker_changed(worker, worker)
+        for dag in list(world.dags.all()):
+            if dag.shard in batch:
+                self._dags.touch(dag.key)
+
+    async def _check(self) -> None:
+        while True:
+            self._keeper.check()
+            self._mailboxes.press_overdue()
+            await self.world.clock.sleep(CHECK_PERIOD_S)
+
+    def _touch_run(self, key: RunKey) -> None:
+        self._runs.touch(key)
+
+    def _touch_entry(self, key: str) -> None:
+        """Something happened to a lease: its run plans, if it is one of ours."""
+        try:
+            parsed: MailboxKey = parse_mailbox_key(key)
+        except ValueError:
+            return
+        run = self.world.runs.get(parsed.run)
+        if run is not None and self.world.shards.authority(run.shard) is not None:
+            self._runs.touch(parsed.run)
+
+    def _touch_all_dags(self) -> None:
+        for dag in list(self.world.dags.all()):
+            if self.world.shards.authority(dag.shard) is not None:
+                self._dags.touch(dag.key)
+                for run in self.world.runs.of_dag(dag.key):
+                    if not run.finished:
+                        self._runs.touch(run.key)
+
+    def _dag_changed(self, view: DagView, old: DagView | None) -> None:
+        self._dags.changed(view, old)
+
+    def _dag_gone(self, view: DagView) -> None:
+        self._dags.gone(view)
+
+    def _run_changed(self, view: RunView, old: RunView | None) -> None:
+        self._runs.changed(view, old)
+        self._dags.run_changed(view, old)
+        self._history.run_changed(view)
+
+    def _run_gone(self, view: RunView) -> None:
+        self._runs.gone(view)
+        self._dags.run_gone(view)
+        self._history.run_gone(view)
+
+    def _worker_changed(self, view: WorkerView, old: WorkerView | None) -> None:
+        self._mailboxes.changed(view, old)
+        self._keeper.worker_changed(view, old)
+        self._desk.slots_changed(view.name)
+        before = old.worker.results if old is not None else {}
+        fenced_now = view.worker.fenced and not (old is not None and old.worker.fenced)
+        for key in view.worker.leases if fenced_now else view.worker.results:
+            if fenced_now or view.worker.results[key] != before.get(key):
+                self._touch_entry(key)
+
+    def _worker_gone(self, view: WorkerView) -> None:
+        self._mailboxes.gone(view.name)
+        self._keeper.worker_gone(view)
+        self._desk.slots_changed(view.name)
+        for key in view.worker.leases:
+            self._touch_entry(key)

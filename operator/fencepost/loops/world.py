@@ -1,0 +1,44 @@
+"""What all loops of one replica share: what it sees, what it leads, and the one way to write."""
+
+from dataclasses import dataclass
+
+from fencepost.api import names as wire
+from fencepost.apply.executor import Executor
+from fencepost.apply.writers import Writers
+from fencepost.base.clock import Clock
+from fencepost.base.metrics import Metrics
+from fencepost.core.names import DagKey, RunKey
+from fencepost.kube.protocol import Api
+from fencepost.loops.shards import Shards
+from fencepost.observe.dags import DagCache
+from fencepost.observe.refresh import refresh
+from fencepost.observe.runs import RunCache
+from fencepost.observe.workers import WorkerCache
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One replica's caches and tools."""
+
+    api: Api
+    clock: Clock
+    metrics: Metrics
+    system_namespace: str
+    shards: Shards
+    executor: Executor
+    writers: Writers
+    dags: DagCache
+    runs: RunCache
+    workers: WorkerCache
+
+    async def refresh_run(self, key: RunKey) -> bool:
+        """Read a run live; False when the API server does not answer."""
+        return await refresh(self.api, wire.DAG_RUNS, self.runs, key.namespace, key.name)
+
+    async def refresh_dag(self, key: DagKey) -> bool:
+        """Read a DAG live; False when the API server does not answer."""
+        return await refresh(self.api, wire.DAGS, self.dags, key.namespace, key.name)
+
+    async def refresh_worker(self, name: str) -> bool:
+        """Read a worker live; False when the API server does not answer."""
+        return await refresh(self.api, wire.WORKERS, self.workers, self.system_namespace, name)

@@ -1,0 +1,153 @@
+"""All DAGs as this replica sees them: checked when their spec changes, held small.
+
+A hundred thousand DAGs must fit into a few hundred megabytes, so the view of a DAG keeps its schedule and the hash of
+its definition; the definition itself is read again from the compact JSON when a run needs it.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from fencepost.api.read import read_dag
+from fencepost.api.revisions import definition_data, definition_hash
+from fencepost.api.times import parse_time
+from fencepost.base.zones import zone_of
+from fencepost.core.check import CheckedDag, check_dag
+from fencepost.core.graph import Graph
+from fencepost.core.names import DagKey, content_hash, revision_name, shard_of
+from fencepost.core.problems import Problem
+from fencepost.kube.protocol import Obj
+from fencepost.observe.reflector import ObjectName, version_of
+
+log = logging.getLogger(__name__)
+
+_NO_TASKS = Graph((), {}, {})
+
+
+@dataclass(slots=True)
+class DagView:
+    """One DAG at its last known version."""
+
+    key: DagKey
+    uid: str
+    version: int
+    shard: int
+    generation: int
+    created_s: float
+    spec_json: bytes
+    """The spec as stored, compact."""
+    status: dict[str, Any]
+    """As stored."""
+    checked: CheckedDag | None
+    """With its graph emptied: what the schedule needs. None when the DAG is not valid."""
+    problems: tuple[Problem, ...]
+    revision: str
+    """The name of the revision that holds its definition; empty when it is not valid."""
+    schedule_hash: str
+    """Of what decides when it fires; another one means that nothing before now fires."""
+
+    def definition_data(self) -> dict[str, Any]:
+        """What its revision holds."""
+        return definition_data(orjson.loads(self.spec_json))
+
+    @property
+    def record(self) -> Obj:
+        """As much of the object as a write of its status needs."""
+        namespace, name = self.key
+        meta = {"namespace": namespace, "name": name, "uid": self.uid, "resourceVersion": str(self.version)}
+        return {"apiVersion": "fencepost.dev/v1alpha1", "kind": "DAG", "metadata": meta}
+
+
+def _slim(checked: CheckedDag) -> CheckedDag:
+    """Without the tasks, which only runs need."""
+    definition = replace(checked.spec.definition, tasks=())
+    return replace(checked, graph=_NO_TASKS, spec=replace(checked.spec, definition=definition))
+
+
+def _schedule_hash(checked: CheckedDag) -> str:
+    spec = checked.spec
+    return content_hash(orjson.dumps([spec.crons, spec.time_zone, spec.suspend]))
+
+
+@dataclass(slots=True)
+class DagCache:
+    """The DAGs by name."""
+
+    shards: int
+    on_change: Callable[[DagView, DagView | None], None]
+    on_gone: Callable[[DagView], None]
+    on_set_aside: Callable[[str, str], None]
+    _dags: dict[DagKey, DagView] = field(default_factory=dict)
+
+    def get(self, key: DagKey) -> DagView | None:
+        """The DAG of this name, if there is one."""
+        return self._dags.get(key)
+
+    def all(self) -> Iterable[DagView]:
+        """Every DAG."""
+        return self._dags.values()
+
+    def upsert(self, obj: Obj) -> None:
+        """Take an object in, unless a newer version of it is known."""
+        meta = obj["metadata"]
+        key = DagKey(meta.get("namespace", ""), meta["name"])
+        version = version_of(obj)
+        old = self._dags.get(key)
+        if old is not None and version <= old.version:
+            return
+        if old is not None and old.uid != meta["uid"]:
+            self.on_gone(old)
+            old = None
+        view = self._view(key, version, obj, old)
+        if view.problems and (old is None or old.problems != view.problems):
+            log.warning("DAG %s is not valid: %s", key, view.problems[0], extra={"dag": str(key)})
+            self.on_set_aside("DAG", str(view.problems[0]))
+        self._dags[key] = view
+        self.on_change(view, old)
+
+    def remove(self, name: ObjectName, version: int) -> None:
+        """The DAG was gone at this version."""
+        view = self._dags.get(DagKey(*name))
+        if view is not None and view.version <= version:
+            del self._dags[view.key]
+            self.on_gone(view)
+
+    def known(self) -> Iterable[tuple[ObjectName, int]]:
+        """Names and versions, for the reflector."""
+        return (((key.namespace, key.name), view.version) for key, view in self._dags.items())
+
+    def _view(self, key: DagKey, version: int, obj: Obj, old: DagView | None) -> DagView:
+        meta = obj["metadata"]
+        generation = meta.get("generation", 0)
+        status = obj.get("status") or {}
+        view = DagView(
+            key=key,
+            uid=meta["uid"],
+            version=version,
+            shard=shard_of(key, self.shards),
+            generation=generation,
+            created_s=parse_time(meta["creationTimestamp"]),
+            spec_json=b"",
+            status=status if isinstance(status, dict) else {},
+            checked=None,
+            problems=(),
+            revision="",
+            schedule_hash="",
+        )
+        if old is not None and old.generation == generation:
+            view.spec_json, view.checked, view.problems = old.spec_json, old.checked, old.problems
+            view.revision, view.schedule_hash = old.revision, old.schedule_hash
+            return view
+        spec = read_dag(obj)
+        checked = check_dag(spec, zone_of) if not isinstance(spec, list) else spec
+        if isinstance(checked, list):
+            view.problems = tuple(checked)
+            return view
+        view.spec_json = orjson.dumps(obj["spec"])
+        view.checked = _slim(checked)
+        view.revision = revision_name(key.name, definition_hash(definition_data(obj["spec"])))
+        view.schedule_hash = _schedule_hash(checked)
+        return view

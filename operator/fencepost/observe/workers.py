@@ -1,0 +1,84 @@
+"""All Workers as this replica sees them."""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from fencepost.api.read import read_worker
+from fencepost.core.worker_record import WorkerRecord
+from fencepost.kube.protocol import Obj
+from fencepost.observe.reflector import ObjectName, version_of
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class WorkerView:
+    """One worker at its last known version."""
+
+    name: str
+    uid: str
+    version: int
+    worker: WorkerRecord
+    record: Obj
+
+
+class WorkerCache:
+    """The workers by name. One that cannot be read is treated as gone: it gets nothing, and its jobs run elsewhere."""
+
+    def __init__(
+        self,
+        on_change: Callable[[WorkerView, WorkerView | None], None],
+        on_gone: Callable[[WorkerView], None],
+        on_set_aside: Callable[[str, str], None],
+    ) -> None:
+        self._on_change = on_change
+        self._on_gone = on_gone
+        self._on_set_aside = on_set_aside
+        self._workers: dict[str, WorkerView] = {}
+
+    def get(self, name: str) -> WorkerView | None:
+        """The worker of this name, if there is one."""
+        return self._workers.get(name)
+
+    def all(self) -> Iterable[WorkerView]:
+        """Every worker."""
+        return self._workers.values()
+
+    def upsert(self, obj: Obj) -> None:
+        """Take an object in, unless a newer version of it is known."""
+        meta = obj["metadata"]
+        name, version = meta["name"], version_of(obj)
+        old = self._workers.get(name)
+        if old is not None and version <= old.version:
+            return
+        if old is not None and old.uid != meta["uid"]:
+            self._drop(old)
+            old = None
+        worker = read_worker(obj)
+        if not isinstance(worker, WorkerRecord):
+            problem = "; ".join(str(one) for one in worker)
+            log.error("worker %s is set aside: %s", name, problem, extra={"worker": name})
+            self._on_set_aside("Worker", problem)
+            if old is not None:
+                self._drop(old)
+            return
+        view = WorkerView(name, meta["uid"], version, worker, obj)
+        self._workers[name] = view
+        self._on_change(view, old)
+
+    def remove(self, name: ObjectName, version: int) -> None:
+        """The worker was gone at this version."""
+        view = self._workers.get(name[1])
+        if view is not None and view.version <= version:
+            self._drop(view)
+
+    def known(self) -> Iterable[tuple[ObjectName, int]]:
+        """Names and versions, for the reflector."""
+        return (
+            ((view.record["metadata"].get("namespace", ""), name), view.version) for name, view in self._workers.items()
+        )
+
+    def _drop(self, view: WorkerView) -> None:
+        del self._workers[view.name]
+        self._on_gone(view)
