@@ -1,8 +1,8 @@
 """Sets of small integers kept as intervals, written as `0-8123,8130`.
 
 A fan-out of ten thousand jobs settles nearly in order, so its ended jobs are a handful of intervals: the run's object
-stays small, and joining two sets is one walk over their intervals. In the worst case, every other index, an interval holds
-one index.
+stays small, and joining two sets is one walk over their intervals. In the worst case, every other index, an interval
+holds one index.
 """
 
 from bisect import bisect_right

@@ -130,6 +130,11 @@ def revision_name(dag: str, content: str) -> str:
     return f"{dag}-{content}"
 
 
+def dag_of_revision(revision: str) -> str:
+    """The DAG's name within the name of one of its revisions."""
+    return revision.rpartition("-")[0]
+
+
 def worker_name(pod: str, nonce: str) -> str:
     """The name of one worker process: its pod's name and a nonce of fixed length, never used twice."""
     if len(nonce) != NONCE_LENGTH:

@@ -63,6 +63,8 @@ class Block(StrEnum):
     """Every live slot is taken."""
     DAG_AT_CAP = "DAGAtCap"
     """The DAG holds its share of the pool."""
+    NO_POOL = "NoPool"
+    """There is no pool of that name, or no longer."""
     NO_WORKER = "NoWorker"
     """The pool has no live worker."""
 

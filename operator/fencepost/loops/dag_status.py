@@ -15,7 +15,7 @@ FIRED_REMEMBERED_MAX = 1000
 
 @dataclass(slots=True)
 class DagMemory:
-    """What the leader of now knows of a DAG's schedule; read live when it began to lead it."""
+    """What the leader of now knows of a DAG's schedule."""
 
     authority: Authority
     uid: str
@@ -27,7 +27,8 @@ class DagMemory:
     """No slot up to here fires: the schedule was first seen in its present form then."""
     skipped: int
     missed: int
-    generation_written: int
+    live: bool = False
+    """Read live under this authority; no slot is decided before."""
     next_s: float | None = None
     skip_reason: str = ""
     skip_announced: str = ""
@@ -36,7 +37,7 @@ class DagMemory:
 
     @staticmethod
     def read(view: DagView, authority: Authority) -> "DagMemory":
-        """From a DAG that has just been read live. Garbled fields count as absent."""
+        """From a DAG as it stands in the cache. Garbled fields count as absent."""
         status = view.status
         mark_s = _time(status.get("lastScheduledTime"))
         return DagMemory(
@@ -48,7 +49,6 @@ class DagMemory:
             schedule_seen_s=_time(status.get("scheduleSeenTime")) or view.created_s,
             skipped=_count(status.get("skipped")),
             missed=_count(status.get("missed")),
-            generation_written=_count(status.get("observedGeneration")),
         )
 
     def follow(self, view: DagView, now_s: float) -> None:
@@ -99,7 +99,6 @@ def dag_status(
         status["lastRun"] = view.status["lastRun"]
     kept = {name: value for name, value in status.items() if value not in ("", None)}
     memory.stored_mark_s = _time(view.status.get("lastScheduledTime"))
-    memory.generation_written = view.generation
     return None if kept == view.status else WriteDagStatus(memory.authority, view.record, kept)
 
 

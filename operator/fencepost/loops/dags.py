@@ -12,7 +12,7 @@ import asyncio
 import heapq
 import logging
 
-from fencepost.api.times import parse_time
+from fencepost.api.times import format_time, parse_time
 from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
 from fencepost.core.intents import Announce, Authority, CreateRun, DeleteRun
@@ -103,8 +103,6 @@ class Dags:
             self._world.writers.touch(("ghost", view.key, view.uid), lambda: self._exorcise(view), urgent=True)
         if old is None or old.finished != view.finished:
             self.touch_status(view.dag)
-            if view.finished:
-                self.touch(view.dag)
 
     def run_gone(self, view: RunView) -> None:
         """A run is gone: a slot that the stored mark has not passed must not fire again."""
@@ -126,7 +124,8 @@ class Dags:
             del self._memories[key]
 
     def _is_ghost(self, view: RunView) -> bool:
-        """A scheduled run at or below the mark that no leader of now has created: a late write of a deposed one."""
+        """A scheduled run below the mark that no leader of now has created: a late write of a deposed one. One at the
+        mark itself is kept: the write that moved the mark may have told of it."""
         memory = self._memories.get(view.dag)
         return (
             memory is not None
@@ -134,7 +133,7 @@ class Dags:
             and view.spec.trigger is Trigger.SCHEDULE
             and view.key not in self._creating
             and not view.finished
-            and view.spec.scheduled_s <= memory.mark_s
+            and view.spec.scheduled_s < memory.mark_s
             and view.spec.scheduled_s not in memory.fired
         )
 
@@ -155,16 +154,12 @@ class Dags:
             return Next.REST
         memory = self._memories.get(key)
         if memory is None or memory.authority != authority or memory.uid != view.uid:
-            if not await self._world.refresh_dag(key):
-                return Next.RETRY
-            view = self._world.dags.get(key)
-            if view is None:
-                return Next.REST
             memory = self._memories[key] = DagMemory.read(view, authority)
         memory.follow(view, self._world.clock.now_s())
-        self.touch_status(key, urgent=memory.generation_written != view.generation)
+        if view.status.get("observedGeneration") != view.generation:
+            self.touch_status(key, urgent=True)
         if view.checked is None or view.checked.spec.suspend or self._pool_problem(view):
-            memory.next_s = None
+            self._schedule(view, memory, None)
             return Next.REST
         return await self._fire_due(view, memory, authority)
 
@@ -181,6 +176,8 @@ class Dags:
                 active,
                 self._world.clock.now_s(),
             )
+            if (plan.decision is not None or plan.missed) and not memory.live:
+                return await self._read_live(view.key, memory)
             if plan.missed:
                 memory.missed += plan.missed
                 memory.mark_s = max(memory.mark_s, plan.mark_s)
@@ -188,7 +185,7 @@ class Dags:
                 self.touch_status(view.key)
             match plan.decision:
                 case None:
-                    self._schedule(view.key, memory, plan.next_s)
+                    self._schedule(view, memory, plan.next_s)
                     return Next.REST
                 case Skip(slot_s, reason, message):
                     memory.mark_s = slot_s
@@ -200,6 +197,18 @@ class Dags:
                     outcome = await self._fire(view, memory, authority, int(slot_s))
                     if outcome is not Next.REST:
                         return outcome
+
+    async def _read_live(self, key: DagKey, memory: DagMemory) -> Next:
+        """Before the first decision under this epoch: the mark as it is stored, not as a cache has it."""
+        if not await self._world.refresh_dag(key):
+            return Next.RETRY
+        view = self._world.dags.get(key)
+        if view is None or view.uid != memory.uid:
+            return Next.REST
+        self._memories[key] = live = DagMemory.read(view, memory.authority)
+        live.follow(view, self._world.clock.now_s())
+        live.live = True
+        return Next.AGAIN
 
     async def _fire(self, view: DagView, memory: DagMemory, authority: Authority, slot_s: int) -> Next:
         """Create one slot's run; REST once its fate is known and the mark may pass it."""
@@ -220,7 +229,7 @@ class Dags:
             self._creating.discard(run)
             created = world.runs.get(run)
             if created is not None:
-                wanted = self._runs.stored(created, compiled, decision, before)
+                wanted = self._runs.stored(created, authority, compiled, decision, before)
                 if isinstance(wanted, float):
                     self._runs.touch(run, after_s=wanted)
             self.touch_status(view.key)
@@ -256,13 +265,15 @@ class Dags:
         self.touch_status(view.key)
         return Next.AGAIN
 
-    def _schedule(self, key: DagKey, memory: DagMemory, next_s: float | None) -> None:
-        memory.next_s = next_s
-        if next_s is not None:
-            heapq.heappush(self._due, (next_s, key))
-            if self._due[0] == (next_s, key):
+    def _schedule(self, view: DagView, memory: DagMemory, next_s: float | None) -> None:
+        """Wait for the next slot, and let the status tell of it."""
+        if next_s is not None and next_s != memory.next_s:
+            heapq.heappush(self._due, (next_s, view.key))
+            if self._due[0] == (next_s, view.key):
                 self._sooner.set()
-        self.touch_status(key)
+        memory.next_s = next_s
+        if (None if next_s is None else format_time(next_s)) != view.status.get("nextScheduledTime"):
+            self.touch_status(view.key)
 
     def _pool_problem(self, view: DagView) -> str:
         """Why the DAG's pool is of no use to it; empty when it is."""

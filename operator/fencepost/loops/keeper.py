@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fencepost.api import names as wire
+from fencepost.api.codec import decode_entry
 from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
-from fencepost.core.intents import DeleteWorker, FenceWorker
-from fencepost.core.names import DagKey, RunKey, parse_mailbox_key, shard_of
+from fencepost.core.intents import Authority, DeleteWorker, FenceWorker
+from fencepost.core.names import DagKey, parse_mailbox_key, shard_of
 from fencepost.core.plan_workers import token_of
 from fencepost.kube.errors import ApiError, NotFoundError
 from fencepost.kube.protocol import Obj
@@ -30,7 +31,6 @@ LEASE_DURATION_S = 30.0
 """Where a worker's Lease does not say."""
 CONTACT_GAP_MAX_S = 15.0
 """Longer than this without a word from the API server, and all workers get a full lease duration anew."""
-REVISION_SUFFIX_LENGTH = 11
 
 
 @dataclass(slots=True)
@@ -118,12 +118,10 @@ class Keeper:
     def sweep(self, view: WorkerView) -> None:
         """Take away entries of our shards that no run records: left by a leader before, or by a run that is gone."""
         for key, text in view.worker.leases.items():
-            shard = self._shard_of_entry(key, text)
-            if shard is None or self._world.shards.authority(shard) is None:
-                continue
-            if not self._is_recorded(view.name, key, token_of(text)):
+            authority = self._authority_over(key, text)
+            if authority is not None and not self._is_recorded(view.name, key, token_of(text)):
                 log.info("entry %s of worker %s belongs to no lease on record: taking it away", key, view.name)
-                self._mailboxes.remove(view.name, key, token_of(text))
+                self._mailboxes.remove(authority, view.name, key, token_of(text))
 
     def _is_recorded(self, worker: str, key: str, token: int) -> bool:
         parsed = parse_mailbox_key(key)
@@ -133,14 +131,12 @@ class Keeper:
         lease = run.state.leases.get(parsed.job)
         return lease is not None and (lease.worker, lease.token) == (worker, token)
 
-    def _shard_of_entry(self, key: str, text: str) -> int | None:
-        """The shard that owns an entry: its revision's name begins with the DAG's. None if it cannot be read."""
+    def _authority_over(self, key: str, text: str) -> Authority | None:
+        """Under which to act on an entry; None when it is another's, or cannot be read."""
         try:
-            run: RunKey = parse_mailbox_key(key).run
-            revision = text.split(" ")[5]
-        except (ValueError, IndexError):
+            return self._world.shards.authority(self._world.shards.of_entry(key, decode_entry(text).revision))
+        except ValueError:
             return None
-        return shard_of(DagKey(run.namespace, revision[:-REVISION_SUFFIX_LENGTH]), self._world.shards.count)
 
     def _is_ours(self, view: WorkerView) -> bool:
         """Whether this replica is to act on a worker: one of its shards has an entry there, or is the worker's own."""
@@ -148,8 +144,7 @@ class Keeper:
         own = shard_of(DagKey("", view.name), shards.count)
         if shards.authority(own) is not None:
             return True
-        entries = (self._shard_of_entry(key, text) for key, text in view.worker.leases.items())
-        return any(shard is not None and shards.authority(shard) is not None for shard in entries)
+        return any(self._authority_over(key, text) is not None for key, text in view.worker.leases.items())
 
     def _hear(self, name: str, version: int, duration_s: float) -> None:
         now_s = self._world.clock.steady_s()

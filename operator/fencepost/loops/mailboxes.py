@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from fencepost.api.codec import decode_entry, encode_entry
 from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
-from fencepost.core.intents import WriteMailbox
+from fencepost.core.intents import Authority, WriteMailbox
 from fencepost.core.names import MailboxKey
 from fencepost.core.plan_workers import Put, answered, busy_slots, plan_mailbox, token_of
 from fencepost.core.run_state import Entry, Order
@@ -47,6 +47,8 @@ class Mailbox:
     """Entries that were taken away unanswered, by token; the run has not settled them yet."""
     refused: dict[str, int] = field(default_factory=dict)
     """Puts that found no slot, by token; the run has not taken them back yet."""
+    authorities: dict[str, Authority] = field(default_factory=dict)
+    """Under which leadership a key's wishes were made; they are dropped when it ends."""
     pressed: set[str] = field(default_factory=set)
     """Removals of entries that were told to stop and did not: what is taken away so counts as withdrawn."""
 
@@ -82,7 +84,15 @@ class Mailboxes:
         if slots < 0:
             self._on_slots(worker)
 
-    def ensure(self, worker: str, key: MailboxKey, token: int, order: Order, entry: Callable[[], Entry]) -> None:
+    def ensure(
+        self,
+        authority: Authority,
+        worker: str,
+        key: MailboxKey,
+        token: int,
+        order: Order,
+        entry: Callable[[], Entry],
+    ) -> None:
         """See to it that this lease stands in the worker's mailbox under this order; no-op if it does."""
         name = str(key)
         view = self._workers.get(worker)
@@ -97,10 +107,11 @@ class Mailboxes:
         if stored is not None and token_of(stored) == token and answered(name, stored, view.worker.results):
             return
         box.puts[name] = Put(token, encode_entry(entry()))
+        box.authorities[name] = authority
         self._on_slots(worker)
         self._touch(worker, urgent=order is Order.STOP)
 
-    def settle(self, worker: str, key: MailboxKey, token: int) -> None:
+    def settle(self, authority: Authority, worker: str, key: MailboxKey, token: int) -> None:
         """The run records that this lease has ended: its entry may go."""
         name = str(key)
         box = self._boxes.get(worker)
@@ -113,12 +124,13 @@ class Mailboxes:
                 del box.puts[name]
         view = self._workers.get(worker)
         if view is not None and name in view.worker.leases:
-            self.remove(worker, name, token)
+            self.remove(authority, worker, name, token)
 
-    def remove(self, worker: str, key: str, token: int, *, soon: bool = False) -> None:
+    def remove(self, authority: Authority, worker: str, key: str, token: int, *, soon: bool = False) -> None:
         """Take an entry away, with the next write or after some idle seconds; `soon`: with a write of its own."""
         box = self._box(worker)
         box.removals[key] = max(token, box.removals.get(key, -1))
+        box.authorities[key] = authority
         self._on_slots(worker)
         self._touch(worker, after_s=0.0 if soon else REMOVAL_IDLE_S)
 
@@ -158,10 +170,14 @@ class Mailboxes:
             view = self._workers.get(worker)
             if view is None or view.worker.leases.get(key) != text or answered(key, text, view.worker.results):
                 continue
-            self._press(worker, key, decode_entry(text), text)
+            entry = decode_entry(text)
+            authority = self._world.shards.authority(self._world.shards.of_entry(key, entry.revision))
+            if authority is not None:
+                self._press(authority, worker, key, entry, text)
 
-    def _press(self, worker: str, key: str, entry: Entry, text: str) -> None:
+    def _press(self, authority: Authority, worker: str, key: str, entry: Entry, text: str) -> None:
         box = self._box(worker)
+        box.authorities[key] = authority
         if entry.order is Order.RUN:
             log.warning("job %s on worker %s is over its limit: stopping it", key, worker)
             box.puts[key] = Put(entry.token, text.replace(f" {Order.RUN} ", f" {Order.STOP} ", 1))
@@ -169,7 +185,7 @@ class Mailboxes:
         else:
             log.warning("worker %s has not stopped job %s in time: taking it away", worker, key)
             box.pressed.add(key)
-            self.remove(worker, key, entry.token, soon=True)
+            self.remove(authority, worker, key, entry.token, soon=True)
 
     def _start_clocks(self, view: WorkerView, old: WorkerView | None) -> None:
         """One deadline for each entry that has come or changed; those of entries that went are found void later."""
@@ -190,6 +206,15 @@ class Mailboxes:
                 continue
             heapq.heappush(self._clocks, (self._world.clock.steady_s() + limit_s, view.name, key, text))
 
+    def _drop_unled(self, box: Mailbox) -> None:
+        """Forget what was wished for shards that are led here no more: their next leader wishes for itself."""
+        for key in [key for key, authority in box.authorities.items() if not self._world.shards.leads(authority)]:
+            del box.authorities[key]
+            for wishes in (box.puts, box.removals):
+                wishes.pop(key, None)
+        for key in [key for key in box.authorities if key not in box.puts and key not in box.removals]:
+            del box.authorities[key]
+
     def _box(self, worker: str) -> Mailbox:
         return self._boxes.setdefault(worker, Mailbox(worker))
 
@@ -202,6 +227,7 @@ class Mailboxes:
             self._boxes.pop(worker, None)
             return Next.REST
         record = view.worker
+        self._drop_unled(box)
         if record.fenced:
             box.puts.clear()
         plan = plan_mailbox(record.leases, record.results, record.slots, box.puts, box.removals)

@@ -27,8 +27,10 @@ class PoolDesk:
         """Set once by whoever builds both: each needs the other."""
 
     def set_spec(self, spec: PoolSpec) -> None:
-        """A pool is there, or has another spec."""
+        """A pool is there, or has this spec now."""
         pool = self._pools.get(spec.name)
+        if pool is not None and pool.spec == spec:
+            return
         if pool is None:
             self._pools[spec.name] = PoolQueue(spec)
             for view in list(self._workers.all()):
@@ -103,7 +105,9 @@ class PoolDesk:
     def block(self, pool_name: str, dag: DagKey, run: RunKey) -> tuple[Block, str] | None:
         """Why the run's jobs wait for a slot."""
         pool = self._pools.get(pool_name)
-        return pool.block(dag, run) if pool is not None else None
+        if pool is None:
+            return Block.NO_POOL, f"there is no WorkerPool {pool_name!r}; create it, or cancel the run"
+        return pool.block(dag, run)
 
     def _pump(self, name: str, asking: RunKey | None) -> None:
         """Turn free slots into grants; every run that gets one is told, but for the one that is asking."""

@@ -15,6 +15,7 @@ from fencepost.core.names import JobKey, RunKey, mailbox_key
 from fencepost.core.phases import JobPhase, RunPhase
 from fencepost.core.run_state import Entry, Lease, Order, RunState
 from fencepost.kube.errors import ApiError
+from fencepost.kube.protocol import Obj
 from fencepost.loops.deciding import Decision, decide, gather_facts
 from fencepost.loops.definitions import Compiled, DefinitionMissingError, Definitions
 from fencepost.loops.mailboxes import Mailboxes
@@ -41,6 +42,7 @@ class Runs:
         self._mailboxes = mailboxes
         self._blocked: dict[RunKey, tuple[str, float]] = {}
         """Why a run waits though its record does not say so yet, and since when on the steady clock."""
+        self._own_write = False
 
     def touch(self, key: RunKey, *, urgent: bool = False, after_s: float | None = None) -> None:
         """Something has changed for this run, or will have by then."""
@@ -51,18 +53,19 @@ class Runs:
         if view.finished:
             if old is None or not old.finished:
                 self._leave(view)
-        elif self._world.shards.authority(view.shard) is not None:
+        elif not self._own_write and self._world.shards.authority(view.shard) is not None:
             cancelling = view.spec is not None and view.spec.cancel and not (old and old.spec and old.spec.cancel)
             self.touch(view.key, urgent=cancelling)
 
     def gone(self, view: RunView) -> None:
         """A run's object is gone: its jobs are stopped and its entries leave the mailboxes."""
         self._leave(view)
-        if self._world.shards.authority(view.shard) is None or view.state is None:
+        authority = self._world.shards.authority(view.shard)
+        if authority is None or view.state is None:
             return
         for job, lease in view.state.leases.items():
             key = mailbox_key(view.key, view.uid, job)
-            self._mailboxes.remove(lease.worker, str(key), lease.token, soon=True)
+            self._mailboxes.remove(authority, lease.worker, str(key), lease.token, soon=True)
 
     def release(self, shard: int) -> None:
         """The shard is no longer ours: forget what its runs want and hold."""
@@ -70,14 +73,16 @@ class Runs:
             if view.shard == shard:
                 self._leave(view)
 
-    def stored(self, view: RunView, compiled: Compiled, decision: Decision, before: RunState) -> Next | float:
+    def stored(
+        self, view: RunView, authority: Authority, compiled: Compiled, decision: Decision, before: RunState
+    ) -> Next | float:
         """A run's write has been stored: deliver what it leases, let go of what it settles, and count. What its writer
         is to do next."""
         state = decision.state
         for job, lease in before.leases.items():
             if state.leases.get(job) != lease:
-                self._mailboxes.settle(lease.worker, mailbox_key(view.key, view.uid, job), lease.token)
-        self._deliver(view, compiled, state, decision.plan.stopping)
+                self._mailboxes.settle(authority, lease.worker, mailbox_key(view.key, view.uid, job), lease.token)
+        self._deliver(view, authority, compiled, state, decision.plan.stopping)
         self._desk.close(decision.grants)
         self._desk.hold(view.dag, view.key, len(state.leases))
         self._count(view, before, state)
@@ -125,7 +130,7 @@ class Runs:
         facts = gather_facts(view.key, view.uid, state.leases, authority, cancelled, world.workers, self._mailboxes)
         decision = decide(self._desk, view.dag, view.key, compiled, state, facts, world.clock.now_s())
         if not self._worth_writing(view.key, view.state, decision.state):
-            self._deliver(view, compiled, state, decision.plan.stopping)
+            self._deliver(view, authority, compiled, state, decision.plan.stopping)
             self._desk.close(decision.grants)
             self._desk.hold(view.dag, view.key, len(state.leases))
             return self._next_look(view.key, decision)
@@ -137,8 +142,8 @@ class Runs:
             self._desk.hold(view.dag, view.key, len(state.leases))
             return await self._recover(view.key, written)
         assert written.object is not None
-        world.runs.upsert(written.object)
-        wanted = self.stored(view, compiled, decision, state)
+        self._take_in(written.object)
+        wanted = self.stored(view, authority, compiled, decision, state)
         await self._announce_failures(view, decision)
         return wanted
 
@@ -181,7 +186,7 @@ class Runs:
         waiting = replace(state, epoch=authority.epoch, reason=reason, message=message)
         written = await self._world.executor.execute(WriteRun(authority, view.record, view.dag, "", "", waiting))
         if written.object is not None:
-            self._world.runs.upsert(written.object)
+            self._take_in(written.object)
             return Next.REST
         return await self._recover(view.key, written)
 
@@ -194,7 +199,7 @@ class Runs:
             and (key := str(mailbox_key(view.key, view.uid, job))) in worker.worker.leases
         ]
         for lease, key in held:
-            self._mailboxes.remove(lease.worker, key, lease.token, soon=True)
+            self._mailboxes.remove(authority, lease.worker, key, lease.token, soon=True)
         if held:
             return Next.RETRY
         return await self._end(view, authority, state, RunPhase.FAILED, "DefinitionMissing", why)
@@ -218,7 +223,7 @@ class Runs:
         written = await self._world.executor.execute(WriteRun(authority, view.record, view.dag, "", "", ended))
         if written.object is None:
             return await self._recover(view.key, written)
-        self._world.runs.upsert(written.object)
+        self._take_in(written.object)
         self._count(view, state, ended)
         await self._world.executor.execute(Announce(view.record, reason, message))
         return Next.REST
@@ -248,7 +253,15 @@ class Runs:
             delays_s.append(max(0.0, decision.plan.wake_at_s - self._world.clock.now_s()) + 0.001)
         return min(LOOK_MAX_S, *delays_s) if delays_s else Next.REST
 
-    def _deliver(self, view: RunView, compiled: Compiled, state: RunState, stopping: bool) -> None:
+    def _take_in(self, written: Obj) -> None:
+        """Our own write into the cache, without a turn for what its writer knows already."""
+        self._own_write = True
+        self._world.runs.upsert(written)
+        self._own_write = False
+
+    def _deliver(
+        self, view: RunView, authority: Authority, compiled: Compiled, state: RunState, stopping: bool
+    ) -> None:
         """See to it that every lease on record stands in its worker's mailbox."""
         order = Order.STOP if stopping else Order.RUN
         for job, lease in state.leases.items():
@@ -257,7 +270,7 @@ class Runs:
             def entry(job: JobKey = job, lease: Lease = lease) -> Entry:
                 return self._entry(view, compiled, state, job, lease, order)
 
-            self._mailboxes.ensure(lease.worker, key, lease.token, order, entry)
+            self._mailboxes.ensure(authority, lease.worker, key, lease.token, order, entry)
 
     def _entry(
         self, view: RunView, compiled: Compiled, state: RunState, job: JobKey, lease: Lease, order: Order

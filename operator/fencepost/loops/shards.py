@@ -7,6 +7,7 @@ planned only once consistent lists, begun after the acquisition, are in the cach
 from collections.abc import Callable, Iterable
 
 from fencepost.core.intents import Authority
+from fencepost.core.names import DagKey, dag_of_revision, parse_mailbox_key, shard_of
 
 
 class Shards:
@@ -34,6 +35,11 @@ class Shards:
     def leads(self, authority: Authority) -> bool:
         """Whether a write may still be sent under this authority."""
         return self._holds(authority.shard) == authority.epoch
+
+    def of_entry(self, key: str, revision: str) -> int:
+        """The shard that owns a mailbox entry: its revision's name begins with the DAG's. ValueError for a bad key."""
+        namespace = parse_mailbox_key(key).run.namespace
+        return shard_of(DagKey(namespace, dag_of_revision(revision)), self.count)
 
     def ready(self) -> Iterable[int]:
         """The shards that are ready."""

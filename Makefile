@@ -1,0 +1,69 @@
+# Everything starts here: `make help`.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help install lock lint generate verify test test-unit test-e2e \
+        cluster-build cluster-up cluster-down kind-up kind-down demo demo-down bench clean
+
+help: ## Show what there is to make
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+install: $(INSTALLED) ## Make the virtual environment from the lock file
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "fencepost needs Python 3.11 or newer, $(PYTHON) is older; set PYTHON=…" >&2; exit 1; }
+	@echo "installing into $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+lock: ## Resolve the dependencies anew into requirements.lock (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --extra dev pyproject.toml --output-file requirements.lock
+
+lint: install ## Style, types, and which way imports point
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy operator/fencepost tests
+	$(BIN)/lint-imports
+
+generate: install ## Write crds/ and the chart's copies anew from the models
+	$(BIN)/python -m fencepost.api.generate
+
+verify: install ## Fail if what is generated differs from what is committed
+	$(BIN)/python -m fencepost.api.generate --check
+
+test: lint verify test-unit test-e2e ## Everything: style, types, unit tests, and the real control plane
+
+test-unit: install ## Unit tests; the core must be covered in every branch
+	$(BIN)/coverage run -m pytest tests/unit
+	$(BIN)/coverage report --fail-under=100
+
+test-e2e: cluster-build ## Tests against a real kube-apiserver, started and ended by the tests
+	$(BIN)/python -m pytest tests/e2e --timeout=300
+
+cluster-build: install ## Build etcd, kube-apiserver and kube-controller-manager (once; needs Go)
+	@$(BIN)/python -m tests.e2e.controlplane build >/dev/null
+
+cluster-up: cluster-build ## Start a control plane that stays, and print how to use it
+	@$(BIN)/python -m tests.e2e.controlplane up
+
+cluster-down: install ## Stop it
+	@$(BIN)/python -m tests.e2e.controlplane down
+
+kind-up: install ## Make a cluster with kind instead (needs Docker and kind)
+	@$(BIN)/python -m tests.e2e.controlplane kind-up
+
+kind-down: install ## Delete that cluster
+	@$(BIN)/python -m tests.e2e.controlplane kind-down
+
+clean: ## Remove what was installed and built
+	rm -rf $(VENV) .cache
