@@ -143,11 +143,6 @@ def _string_map(value: Any) -> dict[str, str]:
     return value
 
 
-def token_of(text: str) -> int:
-    """The first word of an entry or a result, without reading the rest."""
-    return int(text.partition(" ")[0])
-
-
 def encode_result(result: Result) -> str:
     """As in `Worker.status.results`."""
     words = [

@@ -12,24 +12,14 @@ from zoneinfo import ZoneInfo
 from fencepost.core.cron import Cron, parse_cron
 from fencepost.core.dag_spec import DagSpec
 from fencepost.core.definition import RUN_BYTES_MAX, Definition, Task
-from fencepost.core.draft import FAILURE_LENGTH_MAX, FAILURES_KEPT
 from fencepost.core.graph import Graph, compile_graph
-from fencepost.core.plan_run import JOBS_OPEN_MAX
 from fencepost.core.problems import Problem
+from fencepost.core.run_size import run_bytes_max
 from fencepost.core.substitution import check_references
 from fencepost.core.zones import next_of
 
 ZoneOf = Callable[[str], ZoneInfo | None]
 """The zone of an IANA name, or None: the caller knows where zone data is kept."""
-
-_RUN_BYTES_FIXED = 4096
-"""Metadata, spec without params, and the fields of a status that there is one of."""
-_TASK_BYTES = 40
-"""An ended task's phases and its span, without name and indices."""
-_INDEX_BYTES = 6
-"""One index of a fan-out whose jobs end in turn well and badly, so that no two make an interval."""
-_OPEN_JOB_BYTES = 130
-"""A lease: index, token, a worker's name of full length, attempt and time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +56,6 @@ def check_dag(spec: DagSpec, zone_of: ZoneOf) -> CheckedDag | list[Problem]:
     if problems or isinstance(graph, list) or zone is None:
         return problems
     return CheckedDag(spec, graph, tuple(cron for cron in crons if isinstance(cron, Cron)), zone)
-
-
-def run_bytes_max(definition: Definition) -> int:
-    """The size of a run's object in the worst case that its definition allows, in bytes."""
-    name_max = max((len(task.name) for task in definition.tasks), default=0)
-    tasks = sum(
-        len(task.name) + _TASK_BYTES + (_INDEX_BYTES * task.size if task.count else 0) for task in definition.tasks
-    )
-    open_jobs = min(definition.size, JOBS_OPEN_MAX) * (name_max + _OPEN_JOB_BYTES)
-    params = sum(len(name) + len(value) + 8 for name, value in definition.params)
-    failures = min(definition.size, FAILURES_KEPT) * (FAILURE_LENGTH_MAX + name_max)
-    return _RUN_BYTES_FIXED + tasks + open_jobs + params + failures
 
 
 def _size_problems(definition: Definition) -> list[Problem]:

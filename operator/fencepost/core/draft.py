@@ -4,6 +4,7 @@ A plan thaws the stored state into a draft, moves jobs, and freezes it again. Th
 more, so planning a run costs what its record is long.
 """
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -15,7 +16,8 @@ from fencepost.core.run_state import Lease, Result, RunState, TaskState, Waiting
 
 FAILURES_KEPT = 10
 """Jobs whose failure a run describes; the others are only counted."""
-FAILURE_LENGTH_MAX = 512
+FAILURE_BYTES_MAX = 512
+"""Of one such description, as JSON."""
 
 _NOTHING = TaskState()
 
@@ -53,6 +55,10 @@ class Draft:
     def succeeded(self, task: Task) -> bool:
         """Whether all jobs of the task have ended well."""
         return self.tasks.get(task.name, _NOTHING).count(JobPhase.SUCCEEDED) >= task.size
+
+    def last_end_s(self, task: Task) -> float | None:
+        """The latest end of an attempt of the task, by the workers' clocks."""
+        return self.tasks.get(task.name, _NOTHING).last_end_s
 
     def idle_count(self, task: Task) -> int:
         """Jobs of the task that have never been started and have not ended."""
@@ -111,13 +117,25 @@ class Draft:
         ends = [moment for moment in (old.last_end_s, result.ended_at_s) if moment is not None]
         self.tasks[task] = TaskState(old.ended, min(starts, default=None), max(ends, default=None))
 
-    def note_failure(self, job: JobKey, text: str) -> None:
-        """Keep why this job failed for good, if there is room."""
+    def note_failure(self, job: JobKey, fact: str, output: str = "") -> None:
+        """Keep why this job failed for good, and as much of the end of its output as there is room for."""
         if len(self.failures) < FAILURES_KEPT:
-            self.failures[job] = text[:FAILURE_LENGTH_MAX]
+            tail = _tail(output, FAILURE_BYTES_MAX - len(f"{fact}: "))
+            self.failures[job] = f"{fact}: {tail}" if tail else fact
 
     def _end(self, task: str, phase: JobPhase, indices: IntervalSet) -> None:
         old = self.tasks.get(task, _NOTHING)
         ended = {**old.ended, phase: old.ended.get(phase, EMPTY).union(indices)}
         self.tasks[task] = TaskState(ended, old.first_start_s, old.last_end_s)
         self.done += len(indices)
+
+
+def _tail(text: str, bytes_max: int) -> str:
+    """The end of the text, as much as takes so many bytes in JSON, where one character may take six."""
+    start = len(text)
+    while start:
+        bytes_max -= len(json.dumps(text[start - 1], ensure_ascii=False).encode()) - 2
+        if bytes_max < 0:
+            break
+        start -= 1
+    return text[start:]

@@ -8,6 +8,7 @@ What a leader that was away finds due it runs, if it is no later than `LATENESS_
 from before the schedule was first seen in its present form never fire.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -59,7 +60,8 @@ def plan_slot(
     oldest_s = now_s - LATENESS_MAX_S
     while slot_s is not None and slot_s < oldest_s:
         missed += 1
-        mark_s = slot_s if missed < MISSED_COUNTED_MAX else oldest_s
+        # slots are whole seconds: one at `oldest_s` itself may still fire, so the leap ends just below it
+        mark_s = slot_s if missed < MISSED_COUNTED_MAX else math.ceil(oldest_s) - 1.0
         slot_s = next_slot(mark_s)
     if slot_s is None or slot_s > now_s:
         return SlotPlan(None, mark_s, missed, slot_s)

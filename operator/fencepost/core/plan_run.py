@@ -8,7 +8,7 @@ grants into leases. The two results together are one write, and that write is th
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -19,10 +19,8 @@ from fencepost.core.names import JobKey, execution_id
 from fencepost.core.phases import JobPhase, RunPhase, move_run
 from fencepost.core.placement import Demand, Grant
 from fencepost.core.retry import LOSSES_MAX, retry_delay_s
+from fencepost.core.run_size import jobs_open_max
 from fencepost.core.run_state import Lease, Outcome, Result, RunState, Waiting
-
-JOBS_OPEN_MAX = 1_500
-"""Jobs of one run that are leased or wait for a retry at the same time; keeps the run's object within its budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +79,9 @@ def advance_run(state: RunState, graph: Graph, definition: Definition, facts: Ru
     # 1. Fold results of the leases on record, then losses, then leases that were taken back.
     failed = _fold(draft, graph, facts, now_s, stopping)
     # 2. A run that is cancelled or out of time starts nothing more; else what can no longer run is skipped.
-    for task in graph.order:
-        if stopping:
-            draft.end_unleased(task, JobPhase.CANCELLED)
-        elif _hopeless(draft, graph, task):
-            draft.end_unleased(task, JobPhase.SKIPPED)
+    well = _close(draft, graph, stopping, start_s, now_s)
     # 3. What is left either could start, or waits for a moment.
-    demands, retry_at_s = _demands(draft, graph, start_s, now_s)
+    demands, retry_at_s = _demands(draft, graph, well, start_s, jobs_open_max(definition), now_s)
     # 4. Where the run stands now, and why.
     phase, reason = _phase(draft, graph, facts.cancelled, timed_out)
     moved = replace(
@@ -191,7 +185,7 @@ def _settle(
 def _fail(draft: Draft, job: JobKey, result: Result) -> list[JobKey]:
     draft.end_leased(job, JobPhase.FAILED)
     code = "" if result.exit_code is None else f" exit {result.exit_code}"
-    draft.note_failure(job, f"{result.outcome}{code}: {result.message}".rstrip(": "))
+    draft.note_failure(job, f"{result.outcome}{code}", result.message)
     return [job]
 
 
@@ -208,32 +202,49 @@ def _lose(draft: Draft, job: JobKey, lease: Lease, now_s: float, stopping: bool)
     return []
 
 
-def _parents(graph: Graph, task: Task) -> list[Task]:
-    return [graph.tasks[name] for name in task.depends_on]
+def _close(draft: Draft, graph: Graph, stopping: bool, start_s: float, now_s: float) -> dict[str, float]:
+    """End the jobs that can no longer run. The tasks that have ended well, each with the moment since which what
+    depends on it need no longer wait for it.
+
+    Parents come first in the order. A task without jobs ends as its parents do, so that its children wait for them.
+    """
+    well: dict[str, float] = {}
+    badly: set[str] = set()
+    for task in graph.order:
+        hopeless = not badly.isdisjoint(task.depends_on)
+        if stopping or hopeless:
+            draft.end_unleased(task, JobPhase.CANCELLED if stopping else JobPhase.SKIPPED)
+        ended_well = draft.succeeded(task) if task.size else well.keys() >= set(task.depends_on)
+        if ended_well:
+            # a worker's clock may be ahead of ours, but what can start now could not start any later
+            end_s = min(now_s, draft.last_end_s(task) or start_s)
+            well[task.name] = max(end_s, _ready_s(task, well, start_s))
+        elif hopeless or (task.size and draft.ended(task)):
+            badly.add(task.name)
+    return well
 
 
-def _hopeless(draft: Draft, graph: Graph, task: Task) -> bool:
-    """Whether a parent has ended otherwise than by success of all its jobs. Parents come first in the order."""
-    return any(draft.ended(parent) and not draft.succeeded(parent) for parent in _parents(graph, task))
+def _ready_s(task: Task, well: Mapping[str, float], start_s: float) -> float:
+    """Since when the task, whose parents have all ended well, need wait no longer."""
+    return max([start_s, *(well.get(parent, start_s) for parent in task.depends_on)])
 
 
-def _demands(draft: Draft, graph: Graph, start_s: float, now_s: float) -> tuple[tuple[Demand, ...], float | None]:
+def _demands(
+    draft: Draft, graph: Graph, well: Mapping[str, float], start_s: float, open_max: int, now_s: float
+) -> tuple[tuple[Demand, ...], float | None]:
     """Jobs that could start now, task by task, and the next moment at which a back-off ends."""
     due = Counter(job.task for job, waiting in draft.waiting.items() if waiting.not_before_s <= now_s)
     running = Counter(job.task for job in draft.leases)
     later = (waiting.not_before_s for waiting in draft.waiting.values() if waiting.not_before_s > now_s)
     demands = []
-    room = JOBS_OPEN_MAX - len(draft.leases) - len(draft.waiting)
+    room = max(0, open_max - len(draft.leases) - len(draft.waiting))
     for task in graph.order:
         fresh = min(draft.idle_count(task), room)
         count = due[task.name] + fresh
         if task.max_parallel is not None:
             count = min(count, task.max_parallel - running[task.name])
-        parents = _parents(graph, task)
-        if count > 0 and all(draft.succeeded(parent) for parent in parents):
-            ends = (draft.tasks[parent.name].last_end_s for parent in parents if parent.name in draft.tasks)
-            ready_s = max([start_s, *(end for end in ends if end is not None)])
-            demands.append(Demand(task.name, count, task.priority, ready_s))
+        if count > 0 and well.keys() >= set(task.depends_on):
+            demands.append(Demand(task.name, count, task.priority, _ready_s(task, well, start_s)))
             room -= min(fresh, count)
     return tuple(demands), min(later, default=None)
 
@@ -257,7 +268,7 @@ def _phase(draft: Draft, graph: Graph, cancelled: bool, timed_out: bool) -> tupl
 def _message(draft: Draft, definition: Definition, reason: str) -> str:
     """One sentence for a person; empty where the phase says it all."""
     if reason == "JobsFailed" and draft.failures:
-        job, text = next(iter(draft.failures.items()))
+        job, text = min(draft.failures.items())
         others = draft.total(JobPhase.FAILED) - 1
         return f"job {job} failed: {text}" + (f" (and {others} more)" if others else "")
     if reason in ("RunTimedOut", "TimingOut") and definition.timeout_s is not None:

@@ -8,8 +8,7 @@ again under the next token. The write is idempotent: what already stands there i
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-ENTRIES_MAX = 64
-SLOTS_MAX = 32
+from fencepost.core.worker_record import MAILBOX_ENTRIES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +46,12 @@ def plan_mailbox(
             if token_of(present) == put.token:
                 kept[key] = put.text
             continue
-        if present is None and (free <= 0 or len(kept) >= ENTRIES_MAX):
+        # an entry that has its result holds no slot any more, so whoever replaces it needs one
+        needs_slot = present is None or answered(key, present, results)
+        if (needs_slot and free <= 0) or (present is None and len(kept) >= MAILBOX_ENTRIES_MAX):
             refused.append(key)
             continue
-        if present is None or answered(key, present, results):
-            free -= 1
+        free -= needs_slot
         kept[key] = put.text
     return MailboxPlan(kept, kept != leases, tuple(refused))
 

@@ -4,12 +4,13 @@ ApiError
 ├── NotFoundError          404
 ├── ConflictError          409, a stale resourceVersion, a uid or resourceVersion precondition
 ├── AlreadyExistsError     409, the name is taken
-├── ForbiddenError         403, RBAC or a ValidatingAdmissionPolicy
+├── ForbiddenError         403, RBAC or a ValidatingAdmissionPolicy; 401, the server does not know us
 ├── InvalidError           422 (400 too): schema, CEL rule
 ├── GoneError              410, the resourceVersion of a watch or a continue token is too old
 ├── OverloadedError        429; `retry_after_s`
 ├── ServerError            5xx: the request may have been carried out
 └── ConnectionLostError    no answer: the request may have been carried out
+    └── UnreachableError   no connection: it was never sent
 """
 
 
@@ -74,3 +75,9 @@ class ConnectionLostError(ApiError):
     @property
     def outcome_unknown(self) -> bool:
         return True
+
+
+class UnreachableError(ConnectionLostError):
+    @property
+    def outcome_unknown(self) -> bool:
+        return False

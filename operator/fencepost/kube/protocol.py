@@ -5,7 +5,7 @@ changes an object is conditional: `replace` on `metadata.resourceVersion`, `dele
 There is no patch and no apply: they cost the server more and say less about what the writer has seen.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -73,9 +73,10 @@ class Api(Protocol):
         label_selector: str = "",
         resource_version: str,
         timeout_s: float = 300.0,
-    ) -> AsyncIterator[WatchEvent]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         """Events after `resource_version`, with bookmarks, in order; ends silently when the server ends it.
 
+        Who leaves it early closes it (`contextlib.aclosing`), as it holds a connection.
         `name`: of that one object only. Raises GoneError when the version is too old, ConnectionLostError when the
         connection breaks or nothing has come for so long that it must be half open.
         """

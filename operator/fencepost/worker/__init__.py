@@ -1,1 +1,1 @@
-"""The worker process: leases in, results out."""
+"""The worker process: takes leases from its own object, runs their jobs, and answers each under its token."""

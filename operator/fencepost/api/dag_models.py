@@ -1,0 +1,363 @@
+"""The kind DAG: its tasks, edges, schedule and limits, and what the operator says of it.
+
+What needs more than one look at one place (cycles, unknown parents, cron expressions, zones) is beyond a schema and is
+checked by the core; everything that a schema or a CEL rule within the server's cost limit can see is here.
+"""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
+
+from fencepost.api.schema import (
+    ATOMIC_LIST,
+    ATOMIC_MAP,
+    Conditions,
+    Count,
+    Duration,
+    LaterObject,
+    LaterText,
+    LaterTexts,
+    Name,
+    OnlyNow,
+    Part,
+    Time,
+    Timeout,
+    rule,
+    rules,
+    unfit,
+)
+from fencepost.core.dag_spec import CRONS_MAX
+from fencepost.core.definition import COMMAND_BYTES_MAX, FAN_OUT_MAX, TASKS_MAX
+
+WORDS_MAX = 128
+"""Of a command; of args too. The server refuses a schema whose rules could cost too much: this is near its limit."""
+ENV_MAX = 96
+DEPENDS_ON_MAX = 1000
+PARAMS_MAX = 64
+PARAM_NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_.-]{0,62}$"
+_PARAM_NAME = re.compile(PARAM_NAME_PATTERN)
+RETRIES_MAX = 100
+HISTORY_MAX = 1000
+CONCURRENCY_MAX = 1000
+
+PriorityName = Literal["critical", "high", "normal", "low"]
+TOO_LONG = "command, args and env of a task may have 8 KiB together; put what is large into a file that the job reads"
+
+Word = Annotated[str, StringConstraints(max_length=COMMAND_BYTES_MAX)]
+Words = Annotated[
+    list[Word],
+    Field(
+        max_length=WORDS_MAX,
+        json_schema_extra={
+            **ATOMIC_LIST,
+            **rules(rule(f"self.map(word, size(word)).sum() <= {COMMAND_BYTES_MAX}", TOO_LONG)),
+        },
+    ),
+]
+Cron = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+Zone = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+
+
+def _check_param_names(params: dict[str, str]) -> dict[str, str]:
+    """Here alone: CEL cannot bound the cost of a look at a map's keys."""
+    for name in params:
+        if not _PARAM_NAME.match(name):
+            raise unfit(f"{name[:80]!r} cannot be the name of a param", f"use a name that matches {PARAM_NAME_PATTERN}")
+    return params
+
+
+Params = Annotated[
+    dict[str, Word],
+    Field(max_length=PARAMS_MAX, json_schema_extra=ATOMIC_MAP),
+    AfterValidator(_check_param_names),
+]
+
+
+class Schedule(Part):
+    """When the operator makes runs by itself."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule("has(self.cron) || has(self.at)", "a schedule needs cron expressions; add cron, or remove schedule")
+        )
+    )
+
+    cron: Annotated[list[Cron], Field(min_length=1, max_length=CRONS_MAX, json_schema_extra=ATOMIC_LIST)] | None = None
+    """Cron expressions of five fields, such as `0 3 * * *`. Several of them mean: whenever one of them does."""
+    time_zone: Zone = "UTC"
+    """The IANA name of the zone in which the expressions are read, such as `Europe/Berlin`."""
+    at: LaterText | None = None
+    dst: LaterObject | None = None
+    spread: LaterText | None = None
+    starting_deadline: LaterText | None = None
+    catch_up: LaterObject | None = None
+    not_before: LaterText | None = None
+    not_after: LaterText | None = None
+
+    @model_validator(mode="after")
+    def _has_cron(self) -> Self:
+        if self.cron is None:
+            raise unfit("a schedule needs cron expressions", "add cron, or remove schedule")
+        return self
+
+
+class Concurrency(Part):
+    """What happens when a run is due while others of the same DAG are active."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "self.policy != 'Allow' || !has(self.limit)",
+                "policy Allow has no limit; remove limit, or use policy Forbid",
+            )
+        )
+    )
+
+    policy: Annotated[Literal["Allow", "Forbid", "Replace", "Queue"], OnlyNow(("Allow", "Forbid"))] = "Forbid"
+    """Allow: the new run starts all the same. Forbid: its slot is skipped while `limit` runs are active."""
+    limit: Annotated[int, Field(ge=1, le=CONCURRENCY_MAX)] | None = None
+    """With Forbid: how many runs may be active at once; 1 if left out."""
+
+    @model_validator(mode="after")
+    def _allow_has_no_limit(self) -> Self:
+        if self.policy == "Allow" and self.limit is not None:
+            raise unfit("policy Allow has no limit", "remove limit, or use policy Forbid")
+        return self
+
+
+class Backoff(Part):
+    """How long a failed job waits before it is started again: base * factor^(n-1), at most cap, moved by jitter."""
+
+    base: Duration | None = None
+    """Before the first retry; 10s if left out."""
+    factor: Annotated[float, Field(ge=1, le=100)] | None = None
+    """2 if left out."""
+    cap: Duration | None = None
+    """10m if left out."""
+    jitter: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Share of the wait by which it is moved up or down; 0.1 if left out."""
+
+
+class Retries(Part):
+    """How often a failed job is started again. On a task: what it leaves out is as in the DAG."""
+
+    limit: Annotated[int, Field(ge=0, le=RETRIES_MAX)] | None = None
+    """Retries after the first attempt; 0 if left out."""
+    backoff: Backoff | None = None
+
+
+class History(Part):
+    """How many finished runs are kept."""
+
+    succeeded: Annotated[int, Field(ge=0, le=HISTORY_MAX)] = 3
+    failed: Annotated[int, Field(ge=0, le=HISTORY_MAX)] = 10
+    """Cancelled runs count here."""
+    ttl: LaterText | None = None
+
+
+class EnvVar(Part):
+    """One environment variable."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "!self.name.startsWith('FENCEPOST_')",
+                "names that begin with FENCEPOST_ are set by the worker; rename it",
+            )
+        )
+    )
+
+    name: Annotated[str, StringConstraints(pattern=r"^[-._a-zA-Z][-._a-zA-Z0-9]*$", max_length=128)]
+    value: Word = ""
+
+    @field_validator("name")
+    @classmethod
+    def _not_ours(cls, name: str) -> str:
+        if name.startswith("FENCEPOST_"):
+            raise unfit(f"{name!r} begins with FENCEPOST_ and is set by the worker", "rename it")
+        return name
+
+
+Env = Annotated[
+    list[EnvVar],
+    Field(
+        max_length=ENV_MAX,
+        json_schema_extra={
+            **ATOMIC_LIST,
+            **rules(rule(f"self.map(each, size(each.name) + size(each.value)).sum() <= {COMMAND_BYTES_MAX}", TOO_LONG)),
+        },
+    ),
+]
+
+
+class ForEach(Part):
+    """The task is run once for each item; its jobs are numbered from 0."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "has(self.count) || has(self.from) || has(self.items)",
+                "forEach needs a count; add one, or remove forEach",
+            )
+        )
+    )
+
+    count: Annotated[int, Field(ge=0, le=FAN_OUT_MAX)] | None = None
+    """How many jobs."""
+    from_: Annotated[LaterText | None, Field(alias="from")] = None
+    items: LaterTexts | None = None
+
+    @model_validator(mode="after")
+    def _has_count(self) -> Self:
+        if self.count is None:
+            raise unfit("forEach needs a count", "add one, or remove forEach")
+        return self
+
+
+class Task(Part):
+    """One node of the graph: a command, and the tasks after which it runs."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "size(self.command) == 0 || self.command[0] != ''",
+                "the first word of command is the program; it cannot be empty",
+            ),
+            rule(
+                "!has(self.dependsOn) || !(self.name in self.dependsOn)",
+                "a task cannot depend on itself; remove its own name from dependsOn",
+            ),
+        )
+    )
+
+    name: Name
+    command: Annotated[Words, Field(min_length=1)]
+    """The program and its arguments, run without a shell. `$(params.NAME)` and the like are replaced."""
+    args: Words | None = None
+    """Appended to command."""
+    env: Env | None = None
+    depends_on: Annotated[list[Name], Field(max_length=DEPENDS_ON_MAX, json_schema_extra=ATOMIC_LIST)] | None = None
+    """Names of the tasks that must have ended before this one is ready."""
+    for_each: ForEach | None = None
+    max_parallel: Annotated[int, Field(ge=1, le=FAN_OUT_MAX)] | None = None
+    """How many of its jobs may run at once; no limit of its own if left out."""
+    timeout: Timeout | None = None
+    """Of one attempt."""
+    retries: Retries | None = None
+    priority: PriorityName | None = None
+    """The DAG's if left out."""
+    rule: (
+        Annotated[
+            Literal["AllSucceeded", "AllDone", "AnySucceeded", "AnyFailed", "AllFailed", "NoneFailed"],
+            OnlyNow(("AllSucceeded",)),
+        ]
+        | None
+    ) = None
+    """What must be true of the tasks it depends on."""
+    when: LaterText | None = None
+    executor: LaterText | None = None
+    pod: LaterObject | None = None
+
+    @field_validator("command")
+    @classmethod
+    def _names_a_program(cls, command: list[str]) -> list[str]:
+        if not command[0]:
+            raise unfit("the first word of command is the program and is empty", "name a program")
+        return command
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        words = [
+            *self.command,
+            *(self.args or ()),
+            *(text for each in self.env or () for text in (each.name, each.value)),
+        ]
+        size = sum(len(word.encode()) for word in words)
+        if size > COMMAND_BYTES_MAX:
+            fact = f"command, args and env of task {self.name!r} have {size} bytes together, of {COMMAND_BYTES_MAX}"
+            raise unfit(fact, "put what is large into a file that the job reads")
+        return self
+
+
+class DAGSpec(Part):
+    """What is to run, in which order, when, and within which limits."""
+
+    schedule: Schedule | None = None
+    """If left out, runs are made by hand only."""
+    suspend: bool = False
+    """No new runs are made; runs under way go on."""
+    concurrency: Concurrency = Concurrency()
+    pool: Name = "default"
+    """The WorkerPool whose workers run the jobs."""
+    priority: PriorityName = "normal"
+    """The order of leasing within the pool."""
+    timeout: Timeout | None = None
+    """Of a run, from its start."""
+    termination_grace_period: Duration | None = None
+    """Between SIGTERM and SIGKILL of a job that is stopped or out of time; 30s if left out."""
+    params: Params | None = None
+    """Defaults of the parameters; a run made by hand may give others."""
+    retries: Retries | None = None
+    """Of every task that does not say otherwise."""
+    history: History = History()
+    tasks: Annotated[
+        list[Task],
+        Field(
+            min_length=1,
+            max_length=TASKS_MAX,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+    ]
+
+
+class LastRun(Part):
+    """The run that finished last."""
+
+    name: str
+    phase: Literal["Succeeded", "Failed", "Cancelled"]
+    finish_time: Time
+
+
+class DAGStatus(Part):
+    """What the operator says of the DAG. Written by nobody else."""
+
+    observed_generation: Count | None = None
+    """The generation of the spec that the rest was derived from."""
+    conditions: Conditions | None = None
+    state: Literal["Ready", "Suspended", "Invalid"] | None = None
+    schedule: str | None = None
+    """The cron expression, and how many more there are."""
+    schedule_hash: str | None = None
+    """Of the schedule that was seen last; nothing fires for a time before it was first seen."""
+    schedule_seen_time: Time | None = None
+    last_scheduled_time: Time | None = None
+    """The latest time whose run is known to exist, or that is known to be skipped or missed. Never falls."""
+    next_scheduled_time: Time | None = None
+    active: Count | None = None
+    """Runs that have not finished."""
+    skipped: Count | None = None
+    """Times that were due while too many runs were active."""
+    missed: Count | None = None
+    """Times that were due while nobody could make the run."""
+    revision: str | None = None
+    """The ControllerRevision that holds the definition as it is now."""
+    last_run: LastRun | None = None
+
+
+MARK_RULE = rule(
+    "!has(oldSelf.status) || !has(oldSelf.status.lastScheduledTime)"
+    " || (has(self.status) && has(self.status.lastScheduledTime)"
+    " && self.status.lastScheduledTime >= oldSelf.status.lastScheduledTime)",
+    "status.lastScheduledTime never falls and cannot be removed; a time at or below it has been decided",
+    fieldPath=".status.lastScheduledTime",
+)
+
+
+class DAG(Part):
+    """A graph of tasks that runs on a schedule or by hand."""
+
+    model_config = ConfigDict(json_schema_extra=rules(MARK_RULE))
+
+    spec: DAGSpec
+    status: DAGStatus | None = None

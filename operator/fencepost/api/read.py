@@ -1,0 +1,125 @@
+"""Objects as JSON to values of the core. Bad input is a value: each returns Problems instead, and none raises.
+
+DAGs and pools are rare and written by people, so they go through the models, which say everything that is wrong. Runs
+and workers come by the hundred a second and are written by us under the server's schema, so they are read by hand; what
+is wrong with one of those was garbled by someone, and one Problem says where.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from fencepost.api.dag_models import DAGSpec
+from fencepost.api.pool_models import WorkerPoolSpec
+from fencepost.api.revisions import definition_of
+from fencepost.api.run_models import DAGRunSpec
+from fencepost.api.schema import NAME_LENGTH_MAX
+from fencepost.api.times import parse_duration, parse_time
+from fencepost.api.validation import name_problems, parse
+from fencepost.core.dag_spec import Concurrency, DagSpec
+from fencepost.core.definition import Priority
+from fencepost.core.names import DAG_NAME_LENGTH_MAX
+from fencepost.core.placement import PoolSpec
+from fencepost.core.problems import Problem
+from fencepost.core.run_spec import RunSpec
+from fencepost.core.run_state import Trigger
+from fencepost.core.worker_record import WORKER_SLOTS_MAX, WorkerRecord
+
+T = TypeVar("T")
+
+_GARBLED_REMEDY = "somebody has edited it by hand, or it is older than its schema; delete it or put it right"
+
+
+def read_dag(dag: Mapping[str, Any]) -> DagSpec | list[Problem]:
+    """A DAG's spec with its defaults. Not checked: the graph, cron expressions, the zone (see `core.check`)."""
+    problems = name_problems(dag, DAG_NAME_LENGTH_MAX)
+    spec = parse(DAGSpec, dag.get("spec"), "spec")
+    if isinstance(spec, list) or problems:
+        return [*problems, *(spec if isinstance(spec, list) else ())]
+    schedule, concurrency = spec.schedule, spec.concurrency
+    policy = Concurrency(concurrency.policy)
+    return DagSpec(
+        definition=definition_of(spec),
+        crons=() if schedule is None else tuple(schedule.cron or ()),
+        time_zone="UTC" if schedule is None else schedule.time_zone,
+        suspend=spec.suspend,
+        concurrency_policy=policy,
+        concurrency_limit=None if policy is Concurrency.ALLOW else concurrency.limit or 1,
+        history_succeeded=spec.history.succeeded,
+        history_failed=spec.history.failed,
+        priority=Priority.parse(spec.priority),
+    )
+
+
+def read_pool(pool: Mapping[str, Any]) -> PoolSpec | list[Problem]:
+    """A WorkerPool's spec with its defaults."""
+    problems = name_problems(pool, NAME_LENGTH_MAX)
+    spec = parse(WorkerPoolSpec, pool.get("spec", {}), "spec")
+    if isinstance(spec, list) or problems:
+        return [*problems, *(spec if isinstance(spec, list) else ())]
+    return PoolSpec(
+        name=pool["metadata"]["name"],
+        share_max=int(spec.max_share_per_dag.removesuffix("%")) / 100,
+        ageing_period_s=parse_duration(spec.ageing.period),
+        namespaces=tuple(spec.namespaces.allow),
+    )
+
+
+def check_run(run: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with a run that a person has written, beyond the DAG it names."""
+    spec = parse(DAGRunSpec, run.get("spec"), "spec")
+    return spec if isinstance(spec, list) else []
+
+
+def read_run_spec(run: Mapping[str, Any]) -> RunSpec | list[Problem]:
+    """A stored DAGRun's spec. A manual run without a scheduled time has the time of its creation."""
+    try:
+        spec = run["spec"]
+        time = spec.get("scheduledTime") or run["metadata"]["creationTimestamp"]
+        return RunSpec(
+            dag=_typed(str, spec["dag"]),
+            trigger=Trigger(spec.get("trigger", Trigger.MANUAL)),
+            scheduled_s=int(parse_time(time)),
+            dag_uid=_typed(str, spec.get("dagUID", "")),
+            revision=_typed(str, spec.get("revision", "")),
+            params=tuple(_texts(spec.get("params", {})).items()),
+            cancel=_typed(bool, spec.get("cancel", False)),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return [_garbled(error)]
+
+
+def read_worker(worker: Mapping[str, Any]) -> WorkerRecord | list[Problem]:
+    """A Worker's spec and status; the strings of its maps are not decoded."""
+    try:
+        spec, status = worker["spec"], worker.get("status", {})
+        slots = _typed(int, spec["slots"])
+        if not 1 <= slots <= WORKER_SLOTS_MAX:
+            raise ValueError(f"spec.slots is {slots}, not within 1 to {WORKER_SLOTS_MAX}")
+        return WorkerRecord(
+            pool=_typed(str, spec["pool"]),
+            slots=slots,
+            fenced=_typed(bool, spec.get("fenced", False)),
+            leases=_texts(spec.get("leases", {})),
+            results=_texts(status.get("results", {})),
+            draining=_typed(bool, status.get("draining", False)),
+            seen=_typed(str, status.get("seen", "")),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return [_garbled(error)]
+
+
+def _typed(type_: type[T], value: Any) -> T:
+    if not isinstance(value, type_):
+        raise TypeError(f"{str(value)[:80]!r} is a {type(value).__name__}, not a {type_.__name__}")
+    return value
+
+
+def _texts(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise TypeError(f"{str(value)[:80]!r} is not a map of strings")
+    return value
+
+
+def _garbled(error: Exception) -> Problem:
+    fact = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    return Problem("Garbled", "", f"the object cannot be read: {fact}", _GARBLED_REMEDY)

@@ -1,0 +1,111 @@
+"""The kind Worker: one worker process. Its spec is the mailbox, written by the operator; its status is what it answers.
+
+The laws below make a late answer harmless: once a worker is fenced its status stands still, and a result is taken only
+under the token of the entry that asks for it. They look at entries one by one, which is dear for the server; a mailbox
+has 64 of them at most, and only those that changed are split.
+"""
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, StringConstraints
+
+from fencepost.api.schema import ATOMIC_MAP, Name, Part, rule, rules
+from fencepost.core.worker_record import MAILBOX_ENTRIES_MAX, WORKER_SLOTS_MAX
+
+ENTRY_LENGTH_MAX = 1024
+RESULT_LENGTH_MAX = 20_480
+"""A message and an output at their limits, every character escaped as JSON does at its longest."""
+TOKEN_FIRST_PATTERN = "^[0-9]{1,18} "
+
+Entries = Annotated[
+    dict[str, Annotated[str, StringConstraints(pattern=TOKEN_FIRST_PATTERN, max_length=ENTRY_LENGTH_MAX)]],
+    Field(max_length=MAILBOX_ENTRIES_MAX, json_schema_extra=ATOMIC_MAP),
+]
+Results = Annotated[
+    dict[str, Annotated[str, StringConstraints(pattern=TOKEN_FIRST_PATTERN, max_length=RESULT_LENGTH_MAX)]],
+    Field(max_length=MAILBOX_ENTRIES_MAX, json_schema_extra=ATOMIC_MAP),
+]
+
+
+class WorkerSpec(Part):
+    """What the worker is, and the mailbox. Only the operator writes it after the worker has registered."""
+
+    pool: Name
+    slots: Annotated[int, Field(ge=1, le=WORKER_SLOTS_MAX)]
+    """Jobs that it runs at once."""
+    leases: Entries | None = None
+    """By `namespace/run.uid/task/index`: token, what to do, and what is needed for it."""
+    fenced: bool | None = None
+    """Given up: nothing that it says from now on counts. Stays true."""
+
+
+class WorkerStatus(Part):
+    """What the worker answers. Written by nobody else."""
+
+    results: Results | None = None
+    """By the key of the entry: token, outcome, exit code, times, texts."""
+    draining: bool | None = None
+    """It takes nothing new and ends."""
+    seen: Annotated[str, StringConstraints(max_length=64)] | None = None
+    """The resourceVersion of the mailbox that it acted on."""
+
+
+FENCED = "has(self.spec.fenced) && self.spec.fenced"
+OLD_RESULTS = "has(oldSelf.status) && has(oldSelf.status.results)"
+
+
+def _token(entries: str) -> str:
+    return f"{entries}[key].split(' ', 2)[0]"
+
+
+class Worker(Part):
+    """One worker process: its mailbox, and its results."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "oldSelf.hasValue()"
+                " || ((!has(self.spec.leases) || size(self.spec.leases) == 0)"
+                " && (!has(self.spec.fenced) || !self.spec.fenced))",
+                "a worker registers with an empty mailbox and unfenced; leave out spec.leases and spec.fenced",
+                fieldPath=".spec",
+                optionalOldSelf=True,
+            ),
+            rule(
+                "self.spec.pool == oldSelf.spec.pool && self.spec.slots == oldSelf.spec.slots",
+                "spec.pool and spec.slots are fixed when a worker registers; start another one",
+                fieldPath=".spec",
+            ),
+            rule(
+                f"!has(oldSelf.spec.fenced) || !oldSelf.spec.fenced || ({FENCED})",
+                "spec.fenced stays true once it is; a process that was given up comes back under another name",
+                fieldPath=".spec.fenced",
+            ),
+            rule(
+                f"!({FENCED}) || (has(self.status) == has(oldSelf.status)"
+                " && (!has(self.status) || self.status == oldSelf.status))",
+                "this worker is fenced: its jobs may have been given to others, and nothing it says counts any more",
+                fieldPath=".status",
+            ),
+            rule(
+                "!has(self.status) || !has(self.status.results) || self.status.results.all(key,"
+                f" ({OLD_RESULTS} && key in oldSelf.status.results"
+                " && oldSelf.status.results[key] == self.status.results[key])"
+                " || (has(self.spec.leases) && key in self.spec.leases"
+                f" && {_token('self.spec.leases')} == {_token('self.status.results')}))",
+                "a new or changed result must carry the token of the entry with its key in spec.leases;"
+                " the lease it answers has been taken back",
+                fieldPath=".status.results",
+            ),
+            rule(
+                "!has(self.spec.leases) || !has(oldSelf.spec.leases) || self.spec.leases.all(key,"
+                " !(key in oldSelf.spec.leases) || self.spec.leases[key] == oldSelf.spec.leases[key]"
+                f" || int({_token('self.spec.leases')}) >= int({_token('oldSelf.spec.leases')}))",
+                "the token of an entry never decreases; this delivery comes too late",
+                fieldPath=".spec.leases",
+            ),
+        )
+    )
+
+    spec: WorkerSpec
+    status: WorkerStatus | None = None

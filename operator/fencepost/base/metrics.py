@@ -1,0 +1,128 @@
+"""What is counted, under Prometheus' conventions; one method a fact, so that counting takes a line.
+
+Each process has a registry of its own, so that two in one test do not count for each other. What would cost a walk to
+count is asked for at the scrape (`watch_queue`), never kept up to date.
+"""
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+LAG_BUCKETS_S = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600)
+LATENCY_BUCKETS_S = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+QueueSizes = Callable[[], Iterable[tuple[str, int, int, int]]]
+"""Pool, jobs that wait, live slots, slots taken; asked at each scrape."""
+
+
+class Metrics:
+    """One process's counters."""
+
+    def __init__(self) -> None:
+        self.registry = own = CollectorRegistry()
+        self._requests = Counter(
+            "fencepost_api_requests",
+            "Requests to the API server, by outcome.",
+            ("verb", "kind", "status"),
+            registry=own,
+        )
+        self._latency = Histogram(
+            "fencepost_api_request_seconds", "How long they took.", ("verb",), buckets=LATENCY_BUCKETS_S, registry=own
+        )
+        self._refusals = Counter(
+            "fencepost_writes_refused",
+            "Writes that a fence refused: 409 stale version, 403 policy, 422 rule.",
+            ("intent", "status"),
+            registry=own,
+        )
+        self._leases = Counter("fencepost_jobs_leased", "Leases given to workers.", registry=own)
+        self._jobs = Counter("fencepost_jobs_ended", "Jobs by how they ended.", ("phase",), registry=own)
+        self._runs = Counter("fencepost_runs_finished", "Runs by how they ended.", ("phase",), registry=own)
+        self._slots = Counter("fencepost_slots_passed", "Scheduled times that made no run.", ("fate",), registry=own)
+        self._aside = Counter("fencepost_objects_set_aside", "Objects that could not be read.", ("kind",), registry=own)
+        self._fenced = Counter("fencepost_workers_fenced", "Workers that were shut out.", registry=own)
+        self._lag = Histogram(
+            "fencepost_start_lag_seconds",
+            "From a run's scheduled time (or creation) to its first lease.",
+            ("trigger",),
+            buckets=LAG_BUCKETS_S,
+            registry=own,
+        )
+        self._answers = Counter("fencepost_jobs_answered", "Results given by this worker.", ("outcome",), registry=own)
+        self._undelivered = Counter(
+            "fencepost_results_refused", "Results that this worker could not deliver.", registry=own
+        )
+        self._shards = Gauge("fencepost_shards_held", "Shards that this replica plans for.", registry=own)
+
+    def api_request(self, verb: str, kind: object, status: int, seconds: float) -> None:
+        """One request to the API server; `status` 0 where no answer came."""
+        self._requests.labels(verb, str(kind), str(status)).inc()
+        self._latency.labels(verb).observe(seconds)
+
+    def refused(self, intent: str, status: int) -> None:
+        """A write of this intent was refused."""
+        self._refusals.labels(intent, str(status)).inc()
+
+    def jobs_leased(self, count: int) -> None:
+        """Jobs were leased in one commit."""
+        self._leases.inc(count)
+
+    def jobs_ended(self, phase: str, count: int) -> None:
+        """Jobs have ended in this phase."""
+        self._jobs.labels(phase).inc(count)
+
+    def run_finished(self, phase: str) -> None:
+        """A run has ended in this phase."""
+        self._runs.labels(phase).inc()
+
+    def slots_passed(self, fate: str, count: int) -> None:
+        """Scheduled times were `skipped` or `missed`."""
+        self._slots.labels(fate).inc(count)
+
+    def set_aside(self, kind: str, _problem: str) -> None:
+        """An object of this kind cannot be read; the problem stands in the log, as a label it would know no bounds."""
+        self._aside.labels(kind).inc()
+
+    def worker_fenced(self) -> None:
+        """A worker was shut out."""
+        self._fenced.inc()
+
+    def start_lag(self, trigger: str, seconds: float) -> None:
+        """A run has had its first lease this long after its time."""
+        self._lag.labels(trigger).observe(max(0.0, seconds))
+
+    def job_answered(self, outcome: str) -> None:
+        """A worker: a job that was started has its result."""
+        self._answers.labels(outcome).inc()
+
+    def result_refused(self) -> None:
+        """A worker: a result's lease had been taken back, or the API server would not have it."""
+        self._undelivered.inc()
+
+    def shards_held(self, count: int) -> None:
+        """So many shards are planned for now."""
+        self._shards.set(count)
+
+    def watch_queue(self, sizes: QueueSizes) -> None:
+        """Ask this for the pools' queues at each scrape."""
+        self.registry.register(_QueueCollector(sizes))
+
+    def text(self) -> bytes:
+        """Everything, in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class _QueueCollector(Collector):
+    def __init__(self, sizes: QueueSizes) -> None:
+        self._sizes = sizes
+
+    def collect(self) -> Iterable[Metric]:
+        waiting = GaugeMetricFamily("fencepost_jobs_waiting", "Jobs that wait for a slot.", labels=["pool"])
+        live = GaugeMetricFamily("fencepost_slots_live", "Slots of live workers.", labels=["pool"])
+        taken = GaugeMetricFamily("fencepost_slots_taken", "Slots taken, as seen here.", labels=["pool"])
+        for pool, jobs, slots, busy in self._sizes():
+            for family, value in ((waiting, jobs), (live, slots), (taken, busy)):
+                family.add_metric([pool], value)
+        return (waiting, live, taken)

@@ -1,0 +1,106 @@
+"""The command `fencepost`, which is `kubectl fencepost` as well.
+
+Each command lives in a module of its own, and only the one that is called is imported: `fencepost check` in a hook must
+not wait for what the operator needs.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fencepost.base.clock import SystemClock
+from fencepost.cli.errors import CommandError
+from fencepost.cli.streams import discard
+
+EXIT_FAILED = 1
+PLUGIN_SCRIPT = "kubectl-fencepost"
+
+Subparsers = argparse._SubParsersAction
+Run = Callable[[argparse.Namespace], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command by name."""
+
+    help: str
+    load: "Callable[[Subparsers[argparse.ArgumentParser]], Run]"
+    """Imports it, declares its options, and gives what carries it out."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Carry out a command line; the exit code. SystemExit (0 or 2) from help and from options that do not exist."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    script = Path(sys.argv[0]).name
+    parser = argparse.ArgumentParser(
+        prog="kubectl fencepost" if script == PLUGIN_SCRIPT else "fencepost",
+        description="A job scheduler with DAGs for Kubernetes in which every lease is fenced.",
+    )
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    called = next((word for word in words if not word.startswith("-")), "")
+    run: Run | None = None
+    for name, command in COMMANDS.items():
+        if name == called:
+            run = command.load(subparsers)
+        else:
+            subparsers.add_parser(name, help=command.help)
+    args = parser.parse_args(words)
+    assert run is not None, "argparse lets no command through that is none"
+    try:
+        return run(args)
+    except CommandError as error:
+        for line in error.args:
+            print(f"fencepost: {line}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        discard(sys.stdout)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_FAILED
+
+
+def _load_check(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost.cli import check
+
+    check.add_parser(subparsers)
+    return lambda args: check.run(args, SystemClock())
+
+
+def _load_run(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost.cli import run
+
+    run.add_parser(subparsers)
+    return lambda args: run.run(args, SystemClock())
+
+
+def _load_next(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost.cli import next as next_command
+
+    next_command.add_parser(subparsers)
+    return lambda args: next_command.run(args, now=lambda: datetime.fromtimestamp(SystemClock().now_s(), UTC))
+
+
+def _load_operator(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost import main as root
+
+    root.add_operator_parser(subparsers)
+    return root.run_operator
+
+
+def _load_worker(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost import main as root
+
+    root.add_worker_parser(subparsers)
+    return root.run_worker
+
+
+COMMANDS = {
+    "check": Command("what the cluster would say of a file, offline", _load_check),
+    "run": Command("a DAG on this machine, with no cluster", _load_run),
+    "next": Command("the coming times of a schedule", _load_next),
+    "operator": Command("one replica of the operator", _load_operator),
+    "worker": Command("one worker of a pool", _load_worker),
+}

@@ -1,0 +1,96 @@
+"""What a worker writes: its Lease, its Worker, and the Worker's status."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from fencepost.api.names import API_VERSION, LEASES, MAILBOX_SEEN_ANNOTATION, POOL_LABEL, ROLE_LABEL, WORKERS
+from fencepost.api.objects import status_object
+from fencepost.kube.protocol import Obj
+from fencepost.worker.settings import WorkerSettings
+
+ROLE_WORKER: Final = "worker"
+
+
+def lease_object(settings: WorkerSettings, now_s: float) -> Obj:
+    """A new worker's Lease; it has no mailbox yet."""
+    moment = _micro_time(now_s)
+    return {
+        "apiVersion": LEASES.api_version,
+        "kind": LEASES.kind,
+        "metadata": {
+            "namespace": settings.namespace,
+            "name": settings.name,
+            "labels": {ROLE_LABEL: ROLE_WORKER, POOL_LABEL: settings.pool},
+        },
+        "spec": {
+            "holderIdentity": settings.name,
+            "leaseDurationSeconds": settings.lease_duration_s,
+            "acquireTime": moment,
+            "renewTime": moment,
+        },
+    }
+
+
+def renewed_lease(lease: Obj, mailbox_seen: str, now_s: float) -> Obj:
+    """The stored Lease, renewed, with the version of the mailbox that has been acted on."""
+    metadata = lease["metadata"]
+    annotations = (metadata.get("annotations") or {}) | {MAILBOX_SEEN_ANNOTATION: mailbox_seen}
+    return lease | {
+        "metadata": metadata | {"annotations": annotations},
+        "spec": lease["spec"] | {"renewTime": _micro_time(now_s)},
+    }
+
+
+def worker_object(settings: WorkerSettings) -> Obj:
+    """A new Worker, with an empty mailbox."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": WORKERS.kind,
+        "metadata": {
+            "namespace": settings.namespace,
+            "name": settings.name,
+            "labels": {POOL_LABEL: settings.pool},
+        },
+        "spec": {"pool": settings.pool, "slots": settings.slots},
+    }
+
+
+def answered_worker(worker: Obj, results: Mapping[str, str], draining: bool) -> Obj:
+    """The Worker with another status: a compare-and-swap on the version that `worker` has."""
+    status: dict[str, Any] = {"results": dict(results), "seen": version_of(worker)}
+    if draining:
+        status["draining"] = True
+    return status_object(WORKERS, worker, status)
+
+
+def version_of(obj: Obj) -> str:
+    """The resourceVersion."""
+    version: str = obj["metadata"]["resourceVersion"]
+    return version
+
+
+def uid_of(obj: Obj) -> str:
+    """The UID."""
+    uid: str = obj["metadata"]["uid"]
+    return uid
+
+
+def results_of(worker: Obj) -> dict[str, str]:
+    """The results that are stored."""
+    return (worker.get("status") or {}).get("results") or {}
+
+
+def draining_of(worker: Obj) -> bool:
+    """Whether it is stored that the worker takes nothing new."""
+    return bool((worker.get("status") or {}).get("draining"))
+
+
+def entries_of(worker: Obj) -> Mapping[str, object]:
+    """The mailbox."""
+    return (worker.get("spec") or {}).get("leases") or {}
+
+
+def _micro_time(unix_s: float) -> str:
+    """As Kubernetes wants it in a Lease: six digits after the point. For people; nobody reckons with it."""
+    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,0 +1,131 @@
+"""From an entry to what is started: the definition, verified; the run's params; every `$(…)` replaced.
+
+A mailbox names only a revision. Its content is read from the API server once and kept, as its name is its hash: what
+somebody changed under the same name is refused, never run.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import orjson
+
+from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, Kind
+from fencepost.api.revisions import definition_hash, read_definition
+from fencepost.base.clock import Clock
+from fencepost.core.definition import Definition, Task
+from fencepost.core.names import MailboxKey
+from fencepost.core.run_state import Entry
+from fencepost.core.substitution import UnresolvedReferenceError, substitute
+from fencepost.kube.errors import ApiError, NotFoundError
+from fencepost.kube.protocol import Api, Obj
+from fencepost.worker.backoff import Backoff
+from fencepost.worker.environment import dag_of_revision, job_environment, reference_values
+from fencepost.worker.objects import uid_of
+from fencepost.worker.reads import SharedReads
+from fencepost.worker.runner import JobSource, Launch
+
+READ_PATIENCE_S: Final = 60.0
+"""How long a job waits for an API server that does not give its definition; then it is handed back."""
+READ_RETRY_FIRST_S: Final = 0.5
+READ_RETRY_MAX_S: Final = 10.0
+DEFINITIONS_MAX: Final = 128
+DEFINITIONS_BYTES_MAX: Final = 16 * 1024 * 1024
+"""As JSON; in memory they are a few times larger."""
+PARAMS_MAX: Final = 1024
+PARAMS_BYTES_MAX: Final = 4 * 1024 * 1024
+
+
+class InvalidJobError(Exception):
+    """The job cannot be started on any worker; `str()` names the object, the fact and the remedy."""
+
+
+class UnavailableError(Exception):
+    """What the job needs cannot be read now; another worker may be luckier."""
+
+
+class Preparation:
+    """Makes launches for the jobs of one worker process."""
+
+    def __init__(self, api: Api, clock: Clock, worker: str) -> None:
+        self._api = api
+        self._clock = clock
+        self._worker = worker
+        self._definitions: SharedReads[Definition] = SharedReads(DEFINITIONS_MAX, DEFINITIONS_BYTES_MAX)
+        self._params: SharedReads[Mapping[str, str]] = SharedReads(PARAMS_MAX, PARAMS_BYTES_MAX)
+
+    async def launch(self, place: MailboxKey, entry: Entry) -> Launch:
+        """All that is needed to start the job; InvalidJobError or UnavailableError if it cannot be had."""
+        definition = await self._definition(place.run.namespace, entry.revision)
+        task = _task_of(definition, place, entry.revision)
+        params = entry.params if entry.params is not None else await self._params_of_run(place, entry.run_uid)
+        values = reference_values(place, entry, definition, params)
+        try:
+            return Launch(
+                source=JobSource(place.run, place.job, entry.attempt),
+                command=tuple(substitute(word, values) for word in (*task.command, *task.args)),
+                env=job_environment(place, entry, task, values, self._clock.now_s()),
+            )
+        except UnresolvedReferenceError as error:
+            raise InvalidJobError(f"task {task.name} of DAG {values['run.dag']}: {error}") from error
+
+    async def close(self) -> None:
+        """End what is being read."""
+        await self._definitions.close()
+        await self._params.close()
+
+    async def _definition(self, namespace: str, revision: str) -> Definition:
+        async def read() -> tuple[Definition, int]:
+            obj = await self._get(CONTROLLER_REVISIONS, namespace, revision)
+            data = obj.get("data")
+            return _verified(data, namespace, revision), len(orjson.dumps(data))
+
+        return await self._definitions.get(f"{namespace}/{revision}", read)
+
+    async def _params_of_run(self, place: MailboxKey, run_uid: str) -> Mapping[str, str]:
+        async def read() -> tuple[Mapping[str, str], int]:
+            run = await self._get(DAG_RUNS, place.run.namespace, place.run.name)
+            if uid_of(run) != run_uid:
+                raise InvalidJobError(f"DAGRun {place.run} is another one now: it has been deleted and made again")
+            params = (run.get("spec") or {}).get("params") or {}
+            return params, len(orjson.dumps(params))
+
+        return await self._params.get(run_uid, read)
+
+    async def _get(self, kind: Kind, namespace: str, name: str) -> Obj:
+        """A read that waits for an API server which is away, slow or overloaded, but not for ever."""
+        backoff = Backoff(self._worker, READ_RETRY_FIRST_S, READ_RETRY_MAX_S)
+        give_up_s = self._clock.steady_s() + READ_PATIENCE_S
+        while True:
+            try:
+                return await self._api.get(kind, namespace, name)
+            except NotFoundError as error:
+                fact = f"{kind.kind} {namespace}/{name} does not exist"
+                raise InvalidJobError(f"{fact}; somebody has deleted it: start the run anew") from error
+            except ApiError as error:
+                if self._clock.steady_s() >= give_up_s:
+                    fact = f"{kind.kind} {namespace}/{name} could not be read for {READ_PATIENCE_S:g} s"
+                    raise UnavailableError(f"{fact}: {error}") from error
+            await self._clock.sleep(backoff.next_s())
+
+
+def _verified(data: object, namespace: str, revision: str) -> Definition:
+    """The definition, if it is the one that the revision's name promises."""
+    where = f"ControllerRevision {namespace}/{revision}"
+    remedy = f"delete it, and start the run anew after DAG {dag_of_revision(revision)} has been read again"
+    if not isinstance(data, dict):
+        raise InvalidJobError(f"{where} holds no definition; {remedy}")
+    found = definition_hash(data)
+    if not revision.endswith(f"-{found}"):
+        raise InvalidJobError(f"{where} holds a content with the hash {found}: it has been changed; {remedy}")
+    definition = read_definition(data)
+    if isinstance(definition, list):
+        raise InvalidJobError(f"{where} cannot be read: {definition[0]}; {remedy}")
+    return definition
+
+
+def _task_of(definition: Definition, place: MailboxKey, revision: str) -> Task:
+    for task in definition.tasks:
+        if task.name == place.job.task and place.job.index < task.size:
+            return task
+    fact = f"revision {revision} has no job {place.job}"
+    raise InvalidJobError(f"{fact}; the run names another revision than it was made from: start it anew")

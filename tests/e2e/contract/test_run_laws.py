@@ -1,0 +1,235 @@
+"""The fences of DAGRun: what no write may do (422), and what not everybody may (403)."""
+
+from typing import Any
+
+import pytest
+
+from fencepost.api.names import DAG_RUNS, SHARD_LABEL
+from fencepost.api.times import format_time
+from fencepost.kube.errors import ForbiddenError, InvalidError
+from fencepost.kube.protocol import Obj
+from tests.e2e.contract.objects import led_run, run, run_status
+from tests.e2e.contract.site import SHARD, Site
+
+SLOT_S = 1_800_000_000
+SLOT_NAME = f"etl-{SLOT_S}"
+LEASE = {"only/0": "7 contract-a-xxxxx 1 2026-11-30T13:00:00.000Z"}
+
+
+async def led(site: Site, **status: Any) -> Obj:
+    """A run with this status, of a shard that is led under a new epoch."""
+    await site.lead()
+    return await site.eventually(
+        lambda: site.operator.create(DAG_RUNS, led_run(site.namespace, shard=SHARD, epoch=site.epoch, **status))
+    )
+
+
+async def scheduled(site: Site, name: str = SLOT_NAME) -> Obj:
+    """A run as the operator makes it for a slot, not yet created."""
+    await led(site)  # so that the shard's Lease is known to the server
+    obj = led_run(site.namespace, name, shard=SHARD, epoch=site.epoch)
+    obj["spec"] |= {"dagUID": "u", "revision": "etl-x", "trigger": "Schedule", "scheduledTime": format_time(SLOT_S)}
+    return obj
+
+
+async def refused_as_invalid(site: Site, old: Obj, **status: Any) -> str:
+    """Writing this status over the old one is refused by the schema; the message."""
+    with pytest.raises(InvalidError) as caught:
+        await site.operator.replace(DAG_RUNS, {**old, "status": {**old["status"], **status}})
+    assert caught.value.status == 422
+    return str(caught.value)
+
+
+async def test_the_operator_gives_leases_in_the_create_and_in_later_writes(site: Site) -> None:
+    obj = await led(site, leases=LEASE)
+    assert obj["status"]["leases"] == LEASE
+    obj["status"] |= {"leaseCounter": 2, "done": "1/1", "leases": {}}
+    assert (await site.operator.replace(DAG_RUNS, obj))["status"]["leaseCounter"] == 2
+
+
+@pytest.mark.parametrize("name", ["epoch", "leaseCounter"])
+async def test_a_counter_of_a_run_never_decreases(site: Site, name: str) -> None:
+    old = await led(site, leaseCounter=5)
+    assert name in await refused_as_invalid(site, old, **{name: old["status"][name] - 1})
+
+
+async def test_a_status_cannot_be_removed(site: Site) -> None:
+    old = await led(site)
+    del old["status"]
+    with pytest.raises(InvalidError, match="status cannot be removed"):
+        await site.operator.replace(DAG_RUNS, old)
+
+
+async def test_a_finished_run_rests(site: Site) -> None:
+    old = await led(site, phase="Succeeded", done="1/1")
+    assert "finished run" in await refused_as_invalid(site, old, phase="Running")
+    assert "finished run" in await refused_as_invalid(site, old, message="by the way")
+
+
+async def test_a_finished_run_can_still_be_labelled(site: Site) -> None:
+    old = await led(site, phase="Succeeded", done="1/1")
+    old["metadata"]["labels"]["seen"] = "yes"
+    assert (await site.user.replace(DAG_RUNS, old))["metadata"]["labels"]["seen"] == "yes"
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Cancelled"])
+async def test_a_run_cannot_finish_while_a_lease_is_outstanding(site: Site, phase: str) -> None:
+    old = await led(site, leases=LEASE)
+    assert "lease is outstanding" in await refused_as_invalid(site, old, phase=phase)
+    old["status"] |= {"phase": phase, "leases": {}}
+    assert (await site.operator.replace(DAG_RUNS, old))["status"]["phase"] == phase
+
+
+@pytest.mark.parametrize(("name", "value"), [("dag", "another"), ("trigger", "Backfill"), ("params", {"region": "us"})])
+async def test_what_a_run_is_cannot_be_changed(site: Site, name: str, value: Any) -> None:
+    old = await site.user.create(DAG_RUNS, run(site.namespace, params={"region": "eu"}))
+    old["spec"][name] = value
+    with pytest.raises(InvalidError, match=name):
+        await site.operator.replace(DAG_RUNS, old)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("dagUID", "v"), ("revision", "etl-x"), ("scheduledTime", "2026-11-30T13:00:00Z")]
+)
+async def test_what_the_operator_fills_in_is_fixed_once_it_is_set(site: Site, name: str, value: str) -> None:
+    obj = await site.user.create(DAG_RUNS, run(site.namespace))
+    obj["spec"][name] = value
+    obj = await site.operator.replace(DAG_RUNS, obj)
+    obj["spec"][name] = "2027-01-01T00:00:00Z"
+    with pytest.raises(InvalidError, match=name):
+        await site.operator.replace(DAG_RUNS, obj)
+    del obj["spec"][name]
+    with pytest.raises(InvalidError, match=name):
+        await site.operator.replace(DAG_RUNS, obj)
+
+
+async def test_cancel_may_be_set_by_a_person_at_any_time(site: Site) -> None:
+    obj = await led(site)
+    obj["spec"]["cancel"] = True
+    assert (await site.user.replace(DAG_RUNS, obj))["spec"]["cancel"] is True
+
+
+async def test_the_operator_makes_a_run_named_by_its_slot(site: Site) -> None:
+    created = await site.operator.create(DAG_RUNS, await scheduled(site))
+    assert created["spec"]["trigger"] == "Schedule"
+
+
+@pytest.mark.parametrize("name", [f"etl-{SLOT_S + 60}", f"other-{SLOT_S}", f"etl-0{SLOT_S}", "etl-now"])
+async def test_a_scheduled_run_cannot_be_named_otherwise(site: Site, name: str) -> None:
+    obj = await scheduled(site, name)
+    with pytest.raises(InvalidError, match="scheduled run is named"):
+        await site.operator.create(DAG_RUNS, obj)
+
+
+@pytest.mark.parametrize("missing", ["dagUID", "revision", "scheduledTime"])
+async def test_a_scheduled_run_is_complete(site: Site, missing: str) -> None:
+    obj = await scheduled(site)
+    del obj["spec"][missing]
+    with pytest.raises(InvalidError, match="names its scheduledTime, dagUID and revision"):
+        await site.operator.create(DAG_RUNS, obj)
+
+
+async def test_a_person_cannot_create_a_run_with_a_status(site: Site) -> None:
+    await site.lead()
+    with pytest.raises(ForbiddenError):
+        await site.user.create(DAG_RUNS, run(site.namespace, status=run_status()))
+
+
+async def test_a_person_cannot_change_the_status_of_a_run(site: Site) -> None:
+    obj = await led(site)
+    obj["status"]["leaseCounter"] = 2
+    with pytest.raises(ForbiddenError, match="only the operator writes a run's status"):
+        await site.user.replace(DAG_RUNS, obj)
+
+
+async def test_a_worker_cannot_write_a_run_at_all(site: Site) -> None:
+    obj = await site.user.create(DAG_RUNS, run(site.namespace))
+    assert await site.worker.get(DAG_RUNS, site.namespace, "etl-by-hand") == obj
+    with pytest.raises(ForbiddenError):
+        await site.worker.replace(DAG_RUNS, {**obj, "spec": {**obj["spec"], "cancel": True}})
+
+
+async def test_a_scheduled_run_is_created_with_its_status(site: Site) -> None:
+    obj = await scheduled(site)
+    del obj["status"]
+    with pytest.raises(InvalidError, match="created with its status"):
+        await site.operator.create(DAG_RUNS, obj)
+
+
+async def test_a_run_takes_no_round_that_nobody_asked_for(site: Site) -> None:
+    assert "goes no further than spec.round" in await refused_as_invalid(site, await led(site), round=1)
+
+
+async def test_a_person_cannot_take_the_name_of_a_slot(site: Site) -> None:
+    for obj in (run(site.namespace, SLOT_NAME), await scheduled(site)):
+        with pytest.raises(ForbiddenError):
+            await site.user.create(DAG_RUNS, obj)
+
+
+async def test_not_even_the_operator_gives_a_manual_run_the_name_of_a_slot(site: Site) -> None:
+    with pytest.raises(ForbiddenError, match="ten digits"):
+        await site.operator.create(DAG_RUNS, run(site.namespace, SLOT_NAME))
+
+
+@pytest.mark.parametrize("spec", [{"dagUID": "u"}, {"revision": "etl-0123456789"}])
+async def test_a_person_cannot_say_what_a_run_executes(site: Site, spec: Obj) -> None:
+    with pytest.raises(ForbiddenError, match="fills in dagUID and revision"):
+        await site.user.create(DAG_RUNS, run(site.namespace, **spec))
+
+
+async def test_a_run_with_a_status_has_the_label_of_a_shard(site: Site) -> None:
+    await site.lead()
+    for label in ({}, {SHARD_LABEL: "16"}, {SHARD_LABEL: "03"}):
+        obj = run(site.namespace, status=run_status(epoch=site.epoch))
+        obj["metadata"]["labels"] = label
+        with pytest.raises(ForbiddenError, match="carries the label"):
+            await site.operator.create(DAG_RUNS, obj)
+
+
+async def test_the_label_of_a_shard_cannot_be_changed(site: Site) -> None:
+    old = await led(site)
+    changed = {**old, "metadata": {**old["metadata"], "labels": {}}}
+    for api in (site.operator, site.user):
+        with pytest.raises(ForbiddenError):
+            await api.replace(DAG_RUNS, changed)
+
+
+async def test_a_person_cannot_choose_a_shard(site: Site) -> None:
+    await site.lead()
+    obj = run(site.namespace)
+    obj["metadata"]["labels"] = {SHARD_LABEL: str(SHARD)}
+
+    async def refused() -> None:
+        with pytest.raises(ForbiddenError, match="only the operator sets the label"):
+            await site.user.create(DAG_RUNS, obj)
+
+    await site.eventually(refused)
+
+
+async def test_a_write_under_an_older_epoch_is_refused(site: Site) -> None:
+    old = await led(site)
+    old_epoch = site.epoch
+    await site.lead()
+
+    async def create_late() -> None:
+        late = led_run(site.namespace, "etl-late", shard=SHARD, epoch=old_epoch)
+        with pytest.raises(ForbiddenError, match="epoch"):
+            await site.operator.create(DAG_RUNS, late)
+
+    await site.eventually(create_late)
+    with pytest.raises(ForbiddenError, match="epoch"):
+        await site.operator.replace(DAG_RUNS, {**old, "status": {**old["status"], "leaseCounter": 2}})
+    new = {**old, "status": {**old["status"], "leaseCounter": 2, "epoch": site.epoch}}
+    assert (await site.operator.replace(DAG_RUNS, new))["status"]["epoch"] == site.epoch
+
+
+async def test_a_person_may_still_cancel_a_run_of_an_older_epoch(site: Site) -> None:
+    obj = await led(site)
+    await site.lead()
+    obj["spec"]["cancel"] = True
+    assert (await site.user.replace(DAG_RUNS, obj))["spec"]["cancel"] is True
+
+
+async def test_nobody_writes_for_a_shard_that_nobody_leads(site: Site) -> None:
+    with pytest.raises(InvalidError):
+        await site.operator.create(DAG_RUNS, led_run(site.namespace, shard=15, epoch=1))

@@ -1,0 +1,1 @@
+"""What the end-to-end tests, the demo and the benchmark share."""

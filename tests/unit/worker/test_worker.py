@@ -1,0 +1,631 @@
+"""One worker and its mailbox: registration, jobs, results, orders; in virtual time, with jobs that the story ends."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from fencepost.api.codec import MESSAGE_BYTES_MAX
+from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, LEASES, ROLE_LABEL, WORKERS
+from fencepost.core.run_state import Order, Outcome
+from fencepost.kube.errors import ConnectionLostError, GoneError, InvalidError, OverloadedError, ServerError
+from fencepost.memory.faults import Fault
+from fencepost.worker.registration import RegistrationRefusedError
+from fencepost.worker.runner import CannotStartError, RunnerBusyError
+from tests.unit.worker.stage import (
+    BY_HAND,
+    ETL,
+    ETL_REVISION,
+    Stage,
+    entry,
+    failing_once,
+    key_of,
+    play,
+    revision_of,
+)
+
+A, B = key_of(0), key_of(1)
+
+
+def test_a_worker_has_its_lease_before_anybody_can_see_it() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        assert [(request.verb, request.kind) for request in stage.requests[:2]] == [
+            ("create", LEASES),
+            ("create", WORKERS),
+        ]
+        lease = await stage.lease()
+        assert lease["metadata"]["labels"][ROLE_LABEL] == "worker"
+        assert lease["spec"]["holderIdentity"] == stage.name
+        assert lease["spec"]["leaseDurationSeconds"] == 30
+        assert (await stage.stored())["spec"] == {"pool": "default", "slots": 10}
+
+    play(story)
+
+
+def test_registration_waits_for_an_api_server_that_is_away() -> None:
+    async def story(stage: Stage) -> None:
+        stage.break_down()
+        stage.start()
+        await stage.pass_time(120)
+        assert not stage.over
+        stage.recover()
+        await stage.until(lambda: bool(stage.seen("watch", WORKERS)))
+
+    play(story)
+
+
+@pytest.mark.parametrize("kind", [LEASES, WORKERS])
+def test_an_object_whose_creation_got_no_answer_is_taken_over(kind: object) -> None:
+    async def story(stage: Stage) -> None:
+        lost = Fault(error=ConnectionLostError("no answer"), carried_out=True)
+        stage.fault = failing_once("create", kind, lost)  # type: ignore[arg-type]
+        await stage.open()
+        await stage.pass_time(60)
+        assert not stage.over
+
+    play(story)
+
+
+def test_a_cluster_that_calls_the_worker_invalid_ends_it_with_the_reason() -> None:
+    async def story(stage: Stage) -> None:
+        stage.break_down("create", error=InvalidError("spec.pool: no such thing"))
+        stage.start()
+        with pytest.raises(RegistrationRefusedError, match="no such thing"):
+            await stage.end()
+
+    play(story)
+
+
+def test_a_job_is_started_with_its_command_and_answered() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({key_of(3): entry(7)})
+        await stage.until(lambda: stage.runner.started() == [3])
+        launch = stage.runner.job(3).launch
+        assert launch.command == ("load", "--region=eu")
+        assert launch.env["FENCEPOST_TOKEN"] == "7"
+        await stage.pass_time(5)
+        stage.runner.job(3).end(0, output="42")
+        result = await stage.answer(key_of(3))
+        assert (result.token, result.outcome, result.exit_code, result.output) == (7, Outcome.SUCCEEDED, 0, "42")
+        assert result.ended_at_s - result.started_at_s == pytest.approx(5, abs=0.1)  # type: ignore[operator]
+        assert stage.metrics.answered == [Outcome.SUCCEEDED]
+
+    play(story)
+
+
+def test_params_of_the_run_stand_over_those_of_the_dag() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: entry(params={"region": "us"})})
+        await stage.until(lambda: bool(stage.runner.jobs))
+        assert stage.runner.job(0).launch.command == ("load", "--region=us")
+
+    play(story)
+
+
+def test_large_params_are_read_from_the_run_once_for_all_its_jobs() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        uid = await stage.store_run({"region": "us"})
+        keys = [key_of(index, run=BY_HAND, run_uid=uid) for index in range(5)]
+        await stage.deliver({key: entry(run_uid=uid, params=None) for key in keys})
+        await stage.until(lambda: len(stage.runner.jobs) == 5)
+        assert {job.launch.command for job in stage.runner.jobs} == {("load", "--region=us")}
+        assert len(stage.seen("get", DAG_RUNS)) == 1
+
+    play(story)
+
+
+def test_a_run_that_was_made_again_is_not_the_one_that_was_leased() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.store_run({"region": "us"})
+        key = key_of(0, run=BY_HAND)
+        await stage.deliver({key: entry(params=None)})
+        result = await stage.answer(key)
+        assert result.outcome is Outcome.INVALID
+        assert f"DAGRun {BY_HAND} is another one now" in result.message
+
+    play(story)
+
+
+def test_many_jobs_of_one_revision_cost_one_read() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({key_of(index): entry() for index in range(10)})
+        await stage.until(lambda: len(stage.runner.jobs) == 10)
+        for job in stage.runner.jobs:
+            job.end()
+        await stage.answer(key_of(9))
+        await stage.deliver({key_of(index): entry(2) for index in range(10)})
+        await stage.until(lambda: len(stage.runner.jobs) == 20)
+        assert len(stage.seen("get", CONTROLLER_REVISIONS)) == 1
+
+    play(story)
+
+
+def test_a_revision_that_is_gone_is_named_with_the_remedy() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: entry(revision="etl-0000000000")})
+        result = await stage.answer(A)
+        assert result.outcome is Outcome.INVALID
+        assert result.message == (
+            "ControllerRevision analytics/etl-0000000000 does not exist; somebody has deleted it: start the run anew"
+        )
+
+    play(story)
+
+
+def test_a_revision_whose_content_was_changed_is_never_run() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.store_revision({**ETL, "params": {"region": "evil"}}, name=ETL_REVISION)
+        stage.start()
+        await stage.until(lambda: bool(stage.seen("watch", WORKERS)))
+        await stage.deliver({A: entry()})
+        result = await stage.answer(A)
+        assert result.outcome is Outcome.INVALID
+        assert "it has been changed" in result.message
+        assert stage.runner.jobs == []
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("data", "want"),
+    [(None, "holds no definition"), ({"tasks": "none"}, "cannot be read: data.tasks")],
+)
+def test_a_revision_that_holds_no_definition_is_never_run(data: Any, want: str) -> None:
+    async def story(stage: Stage) -> None:
+        name = revision_of(data or {})
+        await stage.open()
+        await stage.store_revision(data, name=name)
+        await stage.deliver({A: entry(revision=name)})
+        result = await stage.answer(A)
+        assert result.outcome is Outcome.INVALID
+        assert want in result.message
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("key", "want"),
+    [
+        (key_of(0, task="unload"), "has no job unload/0"),
+        (key_of(100), "has no job load/100"),
+        (key_of(0, task="broken"), "task broken of DAG etl: $(params.absent) has no value here"),
+    ],
+)
+def test_a_job_that_the_definition_does_not_hold_is_invalid(key: str, want: str) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({key: entry()})
+        result = await stage.answer(key)
+        assert result.outcome is Outcome.INVALID
+        assert want in result.message
+
+    play(story)
+
+
+def test_a_definition_that_cannot_be_read_for_a_while_is_waited_for() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        stage.fault = lambda request: (
+            Fault(error=ServerError("etcd has no leader")) if request.kind is CONTROLLER_REVISIONS else None
+        )
+        await stage.deliver({A: entry()})
+        await stage.pass_time(20)
+        stage.recover()
+        await stage.until(lambda: stage.runner.started() == [0])
+
+    play(story)
+
+
+def test_a_job_whose_definition_cannot_be_read_at_all_is_handed_back() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        stage.fault = lambda request: (
+            Fault(error=ServerError("etcd has no leader")) if request.kind is CONTROLLER_REVISIONS else None
+        )
+        await stage.deliver({A: entry()})
+        result = await stage.answer(A, limit_s=120)
+        assert (result.outcome, result.started_at_s) == (Outcome.HANDED_BACK, None)
+        assert "could not be read for 60 s: etcd has no leader" in result.message
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("error", "want"),
+    [
+        (CannotStartError("command 'laod' was not found", 127), (Outcome.FAILED, 127)),
+        (RunnerBusyError("no processes left"), (Outcome.HANDED_BACK, None)),
+        (ZeroDivisionError("our own mistake"), (Outcome.FAILED, None)),
+    ],
+)
+def test_a_job_that_does_not_come_to_run_is_answered(error: Exception, want: tuple[Outcome, int | None]) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        stage.runner.error = error
+        await stage.deliver({A: entry()})
+        result = await stage.answer(A)
+        assert (result.outcome, result.exit_code) == want
+        assert str(error) in result.message
+        assert not stage.over
+
+    play(story)
+
+
+def test_the_end_of_a_failed_jobs_output_is_its_message() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: entry(), B: entry()})
+        await stage.until(lambda: len(stage.runner.jobs) == 2)
+        stage.runner.job(0).end(3, tail="no such table: sales", output="ignored")
+        stage.runner.job(1).end(0, fault="FENCEPOST_OUTPUT is too long", output="ignored")
+        first, second = await stage.answer(A), await stage.answer(B)
+        assert (first.outcome, first.exit_code, first.message, first.output) == (
+            Outcome.FAILED, 3, "no such table: sales", "",
+        )  # fmt: skip
+        assert (second.outcome, second.exit_code, second.message) == (Outcome.FAILED, 0, "FENCEPOST_OUTPUT is too long")
+
+    play(story)
+
+
+def test_a_job_out_of_time_gets_its_grace_period_and_is_then_killed() -> None:
+    async def story(stage: Stage) -> None:
+        stage.runner.stubborn = True
+        await stage.open()
+        await stage.deliver({A: entry(timeout_s=90, grace_s=20)})
+        await stage.until(lambda: bool(stage.runner.jobs))
+        job = stage.runner.job(0)
+        await stage.pass_time(89)
+        assert job.signals == []
+        await stage.pass_time(2)
+        assert [number.name for number in job.signals] == ["SIGTERM"]
+        await stage.pass_time(18)
+        assert not job.ended
+        result = await stage.answer(A)
+        assert [number.name for number in job.signals] == ["SIGTERM", "SIGKILL"]
+        assert (result.outcome, result.exit_code) == (Outcome.TIMED_OUT, -9)
+        assert result.message == "stopped at its time limit of 1m30s"
+
+    play(story)
+
+
+def test_an_order_to_stop_ends_the_job_under_the_same_token() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: entry(7)})
+        await stage.until(lambda: bool(stage.runner.jobs))
+        await stage.deliver({A: entry(7, order=Order.STOP)})
+        result = await stage.answer(A)
+        assert (result.token, result.outcome, result.exit_code) == (7, Outcome.STOPPED, -15)
+
+    play(story)
+
+
+def test_a_job_that_ended_by_itself_before_the_signal_keeps_its_outcome() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: entry(7)})
+        await stage.until(lambda: bool(stage.runner.jobs))
+        job = stage.runner.job(0)
+        job.signal = lambda number: job.end() or False  # type: ignore[method-assign,func-returns-value]
+        await stage.deliver({A: entry(7, order=Order.STOP)})
+        assert (await stage.answer(A)).outcome is Outcome.SUCCEEDED
+
+    play(story)
+
+
+def test_an_order_to_stop_reaches_a_job_that_is_still_being_prepared() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        stage.fault = lambda request: Fault(delay_s=30) if request.kind is CONTROLLER_REVISIONS else None
+        await stage.deliver({A: entry(7)})
+        await stage.pass_time(1)
+        await stage.deliver({A: entry(7, order=Order.STOP)})
+        result = await stage.answer(A, limit_s=5)
+        assert (result.outcome, result.started_at_s) == (Outcome.STOPPED, None)
+        await stage.pass_time(60)
+        assert stage.runner.jobs == []
+
+    play(story)
+
+
+def test_a_job_whose_entry_is_taken_away_is_killed_and_nothing_written() -> None:
+    async def story(stage: Stage) -> None:
+        stage.runner.stubborn = True
+        await stage.open()
+        await stage.deliver({A: entry(7)})
+        await stage.until(lambda: bool(stage.runner.jobs))
+        await stage.take(A)
+        await stage.until(lambda: stage.runner.job(0).ended)
+        await stage.pass_time(5)
+        assert (await stage.results(), stage.status_writes) == ({}, 0)
+
+    play(story)
+
+
+def test_the_next_lease_of_a_key_starts_only_after_the_last_one_has_died() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: entry(7)})
+        await stage.until(lambda: bool(stage.runner.jobs))
+        old = stage.runner.job(0)
+        old.signal = lambda number: True  # type: ignore[method-assign]
+        await stage.deliver({A: entry(9)})
+        await stage.pass_time(10)
+        assert len(stage.runner.jobs) == 1
+        old.end(-9)
+        await stage.until(lambda: len(stage.runner.jobs) == 2)
+        stage.runner.job(0).end()
+        assert (await stage.answer(A)).token == 9
+
+    play(story)
+
+
+def test_results_that_end_together_share_one_write() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({key_of(index): entry() for index in range(10)})
+        await stage.until(lambda: len(stage.runner.jobs) == 10)
+        for job in stage.runner.jobs:
+            job.end()
+        await stage.answer(key_of(9))
+        assert len(await stage.results()) == 10
+        assert stage.status_writes == 1
+
+    play(story)
+
+
+def test_what_ends_while_a_write_is_under_way_goes_into_the_next_one() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({key_of(index): entry() for index in range(10)})
+        await stage.until(lambda: len(stage.runner.jobs) == 10)
+        stage.fault = lambda request: Fault(answer_delay_s=2) if request.subresource == "status" else None
+        for job in stage.runner.jobs:
+            job.end()
+            await stage.pass_time(0.15)
+        await stage.pass_time(10)
+        assert len(await stage.results()) == 10
+        assert stage.status_writes == 2
+
+    play(story)
+
+
+def test_results_leave_the_status_with_the_next_write_after_they_were_taken() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: entry(), B: entry()})
+        await stage.until(lambda: len(stage.runner.jobs) == 2)
+        stage.runner.job(0).end()
+        await stage.answer(A)
+        await stage.take(A)
+        await stage.pass_time(5)
+        assert stage.status_writes == 1, "leaving is not worth a write"
+        stage.runner.job(1).end()
+        await stage.answer(B)
+        assert list(await stage.results()) == [B]
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(error=ConnectionLostError("no answer"), carried_out=True),
+        Fault(error=ConnectionLostError("no answer")),
+        Fault(error=ServerError("internal error")),
+        Fault(error=OverloadedError("too many requests")),
+    ],
+)
+def test_a_result_whose_write_went_wrong_is_written_all_the_same(fault: Fault) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: entry()})
+        await stage.until(lambda: bool(stage.runner.jobs))
+        stage.fault = failing_once("update", WORKERS, fault, "status")
+        stage.runner.job(0).end()
+        await stage.answer(A)
+        await stage.pass_time(20)
+        assert stage.status_writes <= 2
+        assert not stage.over
+
+    play(story)
+
+
+def test_a_conflict_costs_a_read_and_nothing_else() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: entry()})
+        await stage.until(lambda: bool(stage.runner.jobs))
+        stage.fault = lambda request: Fault(delay_s=3) if request.verb == "event" else None
+        await stage.deliver({B: entry()})
+        stage.runner.job(0).end()
+        assert (await stage.answer(A)).outcome is Outcome.SUCCEEDED
+        assert stage.status_writes == 2
+        await stage.until(lambda: stage.runner.started() == [0, 1])
+
+    play(story)
+
+
+def test_a_result_for_a_lease_that_was_taken_back_is_dropped_and_the_others_get_through() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: entry(7), B: entry(7)})
+        await stage.until(lambda: len(stage.runner.jobs) == 2)
+        stage.fault = lambda request: Fault(delay_s=3) if request.verb == "event" else None
+        await stage.deliver({A: entry(9, order=Order.STOP)})
+        for job in stage.runner.jobs:
+            job.end()
+        await stage.answer(B)
+        results = await stage.results()
+        assert (results[A].token, results[A].outcome) == (9, Outcome.STOPPED)
+        assert (results[B].token, results[B].outcome) == (7, Outcome.SUCCEEDED)
+
+    play(story)
+
+
+def test_a_refusal_that_a_new_look_explains_is_counted_and_forgotten() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: entry(7), B: entry(7)})
+        await stage.until(lambda: len(stage.runner.jobs) == 2)
+        refusal = Fault(error=InvalidError("the lease it answers has been taken back"), delay_s=1)
+        stage.fault = failing_once("update", WORKERS, refusal, "status")
+        for job in stage.runner.jobs:
+            job.end()
+        await stage.until(lambda: stage.status_writes == 1)
+        await stage.take(A)
+        await stage.answer(B)
+        assert list(await stage.results()) == [B]
+        assert stage.metrics.refused == 1
+
+    play(story)
+
+
+def test_one_result_that_the_server_will_not_have_costs_the_others_nothing() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        keys = [key_of(index) for index in range(4)]
+        await stage.deliver(dict.fromkeys(keys, entry()))
+        await stage.until(lambda: len(stage.runner.jobs) == 4)
+        real = stage.server.engine.replace
+
+        def refuse_poison(identity: Any, kind: Any, content: bytes, subresource: str) -> Any:
+            if b"poison" in content:
+                raise InvalidError("status.results: too strange")
+            return real(identity, kind, content, subresource)
+
+        stage.server.engine.replace = refuse_poison  # type: ignore[method-assign]
+        for index in range(4):
+            stage.runner.job(index).end(0, output="poison" if index == 1 else "fine")
+        for key in keys:
+            await stage.answer(key)
+        results = await stage.results()
+        assert [results[key].output for key in keys] == ["fine", "", "fine", "fine"]
+        assert (results[keys[1]].outcome, results[keys[1]].exit_code) == (Outcome.FAILED, 0)
+        assert "refused the texts" in results[keys[1]].message
+
+    play(story)
+
+
+def test_a_result_that_the_server_will_not_have_even_without_texts_is_given_up_alone() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: entry(), B: entry()})
+        await stage.until(lambda: len(stage.runner.jobs) == 2)
+        real = stage.server.engine.replace
+
+        def refuse_first(identity: Any, kind: Any, content: bytes, subresource: str) -> Any:
+            if A in orjson.loads(content)["status"]["results"]:
+                raise InvalidError("status.results: too strange")
+            return real(identity, kind, content, subresource)
+
+        stage.server.engine.replace = refuse_first  # type: ignore[method-assign]
+        stage.runner.job(0).end()
+        stage.runner.job(1).end()
+        assert (await stage.answer(B)).outcome is Outcome.SUCCEEDED
+        await stage.pass_time(5)
+        assert stage.metrics.refused == 1
+        assert stage.status_writes == 4, "both, the first, the first without texts, the second"
+
+    play(story)
+
+
+def test_a_refusal_is_judged_only_after_a_new_look_at_the_mailbox() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: entry()})
+        await stage.until(lambda: bool(stage.runner.jobs))
+        blind = [Fault(error=InvalidError("no")), Fault(error=ServerError("internal error"))]
+        stage.fault = lambda request: blind.pop(0) if request.kind is WORKERS and blind else None
+        stage.runner.job(0).end(0, output="kept")
+        assert (await stage.answer(A)).output == "kept"
+
+    play(story)
+
+
+def test_results_beyond_what_a_status_holds_wait_until_others_have_been_taken() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        keys = [key_of(index) for index in range(25)]
+        await stage.deliver(dict.fromkeys(keys, entry()))
+        await stage.until(lambda: len(stage.runner.jobs) == 25)
+        for job in stage.runner.jobs:
+            job.end(0, output="\x00" * 800)
+        taken: list[str] = []
+        while len(taken) < 25:
+            await stage.pass_time(5)
+            answered = await stage.results()
+            assert 5 < len(answered) < 15 or len(answered) == 25 - len(taken)
+            await stage.take(*answered)
+            taken += answered
+        assert sorted(taken) == sorted(keys)
+
+    play(story, slots=25)
+
+
+def test_a_message_of_control_characters_stays_within_its_limit() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: entry()})
+        await stage.until(lambda: bool(stage.runner.jobs))
+        stage.runner.job(0).end(1, tail="\x1b" * MESSAGE_BYTES_MAX)
+        assert len((await stage.answer(A)).message) * len("\\u001b") <= MESSAGE_BYTES_MAX
+
+    play(story)
+
+
+def test_a_garbled_entry_is_answered_and_stops_nobody() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: "7 what is this", B: entry()})
+        assert (await stage.answer(A)).outcome is Outcome.INVALID
+        await stage.until(lambda: stage.runner.started() == [1])
+
+    play(story)
+
+
+@pytest.mark.parametrize("error", [GoneError("too old"), ConnectionLostError("cut"), ServerError("internal error")])
+def test_a_watch_that_breaks_is_begun_again_with_a_read(error: Exception) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        stage.fault = failing_once("event", WORKERS, Fault(error=error))  # type: ignore[arg-type]
+        await stage.deliver({A: entry()})
+        await stage.until(lambda: stage.runner.started() == [0])
+        await stage.deliver({B: entry()})
+        await stage.until(lambda: stage.runner.started() == [0, 1])
+
+    play(story)
+
+
+def test_a_quiet_worker_reads_again_a_few_times_an_hour() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.pass_time(3600)
+        assert len(stage.seen("watch", WORKERS)) < 15
+        await stage.deliver({A: entry()})
+        await stage.until(lambda: stage.runner.started() == [0], limit_s=1)
+
+    play(story)
+
+
+def test_a_delayed_event_does_not_take_back_what_an_answer_has_told() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: entry(7)})
+        await stage.until(lambda: bool(stage.runner.jobs))
+        stage.fault = lambda request: Fault(delay_s=3) if request.verb == "event" else None
+        await stage.deliver({A: entry(7), B: entry(7)})
+        stage.runner.job(0).end()
+        await stage.answer(A)
+        await stage.until(lambda: stage.runner.started() == [0, 1])
+        await stage.pass_time(10)
+        assert not stage.runner.job(1).ended
+
+    play(story)

@@ -1,0 +1,316 @@
+"""How a worker keeps its lease, and how it ends: lost, fenced, drained. Virtual time throughout."""
+
+import signal
+
+import pytest
+
+from fencepost.api.names import LEASES, MAILBOX_SEEN_ANNOTATION, WORKERS
+from fencepost.core.run_state import Outcome
+from fencepost.kube.errors import ConflictError, ConnectionLostError
+from fencepost.memory.faults import Fault
+from fencepost.worker.objects import lease_object, worker_object
+from fencepost.worker.worker import WorkerEnd
+from tests.unit.worker.stage import FakeJob, Stage, entry, failing_once, key_of, play
+
+A, B = key_of(0), key_of(1)
+LEASE_S = 30.0
+
+
+async def running(stage: Stage, *keys: str) -> list[FakeJob]:
+    """Have these jobs running."""
+    await stage.open()
+    await stage.deliver(dict.fromkeys(keys, entry(7)))
+    await stage.until(lambda: len(stage.runner.jobs) == len(keys))
+    return stage.runner.jobs
+
+
+def test_the_lease_is_renewed_at_each_heartbeat_and_not_more_often() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        before = (await stage.lease())["spec"]["renewTime"]
+        await stage.pass_time(101)
+        assert stage.renewals == 10
+        assert (await stage.lease())["spec"]["renewTime"] > before
+        assert not stage.over
+
+    play(story)
+
+
+def test_the_lease_says_which_mailbox_has_been_seen() -> None:
+    async def story(stage: Stage) -> None:
+        await running(stage, A)
+        version = (await stage.stored())["metadata"]["resourceVersion"]
+        await stage.pass_time(12)
+        assert (await stage.lease())["metadata"]["annotations"][MAILBOX_SEEN_ANNOTATION] == version
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(error=ConnectionLostError("no answer"), carried_out=True),
+        Fault(error=ConnectionLostError("no answer")),
+        Fault(error=ConflictError("changed")),
+        Fault(answer_delay_s=8),
+    ],
+)
+def test_one_renewal_that_goes_wrong_is_made_again_in_time(fault: Fault) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        stage.fault = failing_once("update", LEASES, fault)
+        await stage.pass_time(300)
+        assert not stage.over
+
+    play(story)
+
+
+def test_a_lease_that_was_made_again_is_not_ours() -> None:
+    async def story(stage: Stage) -> None:
+        [job] = await running(stage, A)
+        await stage.admin.delete(LEASES, stage.settings.namespace, stage.name)
+        await stage.admin.create(LEASES, lease_object(stage.settings, stage.clock.now_s()))
+        assert await stage.end(limit_s=12) is WorkerEnd.LOST
+        assert job.ended
+
+    play(story)
+
+
+def test_a_renewal_whose_conflict_cannot_be_looked_into_is_tried_again() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        faults = [Fault(error=ConflictError("changed")), Fault(error=ConnectionLostError("no answer"))]
+        stage.fault = lambda request: faults.pop(0) if request.kind is LEASES and faults else None
+        await stage.pass_time(60)
+        assert (faults, stage.over) == ([], False)
+
+    play(story)
+
+
+def test_an_outage_between_two_renewals_costs_no_job() -> None:
+    async def story(stage: Stage) -> None:
+        [job] = await running(stage, A)
+        await stage.until(lambda: stage.renewals == 2)
+        stage.break_down()
+        await stage.pass_time(20)
+        stage.recover()
+        await stage.pass_time(60)
+        assert (job.signals, stage.over) == ([], False)
+
+    play(story)
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_jobs_of_a_worker_that_cannot_renew_are_dead_before_its_lease_can_end(stubborn: bool) -> None:
+    async def story(stage: Stage) -> None:
+        stage.runner.stubborn = stubborn
+        [job] = await running(stage, A)
+        await stage.until(lambda: stage.renewals == 2)
+        renewed_at_s = stage.clock.steady_s()
+        await stage.pass_time(0.1)
+        stage.break_down("update")
+        assert await stage.end(limit_s=60) is WorkerEnd.LOST
+        assert job.ended
+        assert stage.clock.steady_s() - renewed_at_s < LEASE_S - 2
+        assert [number.name for number in job.signals] == (["SIGTERM", "SIGKILL"] if stubborn else ["SIGTERM"])
+
+    play(story)
+
+
+def test_trust_counts_from_before_the_renewal_was_sent_not_from_its_answer() -> None:
+    async def story(stage: Stage) -> None:
+        [job] = await running(stage, A)
+        await stage.until(lambda: stage.renewals == 1)
+        stage.fault = lambda request: Fault(answer_delay_s=4.5) if request.kind is LEASES else None
+        await stage.until(lambda: stage.renewals == 2)
+        sent_at_s = stage.clock.steady_s()
+        await stage.pass_time(5)
+        stage.break_down("update")
+        await stage.until(lambda: job.ended)
+        assert stage.clock.steady_s() - sent_at_s == pytest.approx(22, abs=0.2)
+
+    play(story)
+
+
+def test_a_machine_that_was_suspended_stops_its_jobs_when_it_wakes_up() -> None:
+    async def story(stage: Stage) -> None:
+        [job] = await running(stage, A)
+        steady_s = stage.clock.steady_s
+        stage.clock.steady_s = lambda: steady_s() + 3600  # type: ignore[method-assign]
+        assert await stage.end(limit_s=2) is WorkerEnd.LOST
+        assert job.signals[0] == signal.SIGTERM
+
+    play(story)
+
+
+def test_a_lost_worker_says_nothing_of_its_jobs() -> None:
+    async def story(stage: Stage) -> None:
+        await running(stage, A)
+        stage.fault = lambda request: Fault(error=ConnectionLostError("no answer")) if request.kind is LEASES else None
+        assert await stage.end(limit_s=60) is WorkerEnd.LOST
+        assert (stage.status_writes, await stage.results()) == (0, {})
+
+    play(story)
+
+
+def test_a_fenced_worker_kills_its_jobs_at_once() -> None:
+    async def story(stage: Stage) -> None:
+        stage.runner.stubborn = True
+        [job] = await running(stage, A)
+        await stage.fence()
+        assert await stage.end(limit_s=1) is WorkerEnd.LOST
+        assert job.ended
+        assert stage.status_writes == 0
+
+    play(story)
+
+
+def test_a_worker_learns_that_it_is_fenced_from_the_refusal_of_a_result() -> None:
+    async def story(stage: Stage) -> None:
+        first, second = await running(stage, A, B)
+        stage.fault = lambda request: Fault(delay_s=60) if request.verb == "event" else None
+        await stage.fence()
+        first.end()
+        assert await stage.end(limit_s=5) is WorkerEnd.LOST
+        assert second.ended
+        assert await stage.results() == {}
+
+    play(story)
+
+
+@pytest.mark.parametrize("kind", [WORKERS, LEASES])
+def test_a_worker_whose_objects_are_deleted_kills_its_jobs(kind: object) -> None:
+    async def story(stage: Stage) -> None:
+        [job] = await running(stage, A)
+        await stage.admin.delete(kind, stage.settings.namespace, stage.name)  # type: ignore[arg-type]
+        assert await stage.end(limit_s=11) is WorkerEnd.LOST
+        assert job.ended
+
+    play(story)
+
+
+@pytest.mark.parametrize("trigger", ["a result", "a read"])
+def test_a_worker_that_missed_its_deletion_learns_of_it_from_its_next_request(trigger: str) -> None:
+    async def story(stage: Stage) -> None:
+        first, second = await running(stage, A, B)
+        broken = Fault(error=ConnectionLostError("cut"), delay_s=3)
+        stage.fault = lambda request: broken if request.verb == "event" else None
+        await stage.admin.delete(WORKERS, stage.settings.namespace, stage.name)
+        if trigger == "a result":
+            first.end()
+        assert await stage.end(limit_s=5) is WorkerEnd.LOST
+        assert second.ended
+
+    play(story)
+
+
+def test_a_worker_that_was_made_again_under_the_same_name_is_not_this_one() -> None:
+    async def story(stage: Stage) -> None:
+        [job] = await running(stage, A)
+        stage.fault = lambda request: Fault(delay_s=60) if request.verb == "event" else None
+        await stage.admin.delete(WORKERS, stage.settings.namespace, stage.name)
+        await stage.admin.create(WORKERS, worker_object(stage.settings))
+        job.end()
+        assert await stage.end(limit_s=5) is WorkerEnd.LOST
+        assert await stage.results() == {}
+
+    play(story)
+
+
+def test_an_idle_worker_drains_with_one_write() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        stage.worker.drain()
+        assert await stage.end(limit_s=1) is WorkerEnd.DRAINED
+        assert stage.status_writes == 1
+        assert (await stage.stored())["status"]["draining"] is True
+
+    play(story)
+
+
+def test_a_worker_that_is_asked_to_end_before_it_could_register_ends() -> None:
+    async def story(stage: Stage) -> None:
+        stage.break_down()
+        stage.start()
+        await stage.pass_time(5)
+        stage.worker.drain()
+        assert await stage.end(limit_s=1) is WorkerEnd.DRAINED
+
+    play(story)
+
+
+def test_a_draining_worker_lets_its_jobs_end_and_waits_until_they_are_taken() -> None:
+    async def story(stage: Stage) -> None:
+        [job] = await running(stage, A)
+        stage.worker.drain()
+        await stage.pass_time(100)
+        job.end()
+        assert (await stage.answer(A)).outcome is Outcome.SUCCEEDED
+        await stage.pass_time(5)
+        assert not stage.over
+        await stage.take(A)
+        assert await stage.end(limit_s=1) is WorkerEnd.DRAINED
+        assert stage.renewals >= 10
+
+    play(story)
+
+
+def test_a_draining_worker_hands_back_what_it_has_not_started() -> None:
+    async def story(stage: Stage) -> None:
+        stage.fault = lambda request: Fault(delay_s=30) if request.kind.kind == "ControllerRevision" else None
+        await stage.open()
+        await stage.deliver({A: entry(7)})
+        await stage.pass_time(1)
+        stage.worker.drain()
+        await stage.deliver({B: entry(7)})
+        results = [await stage.answer(A, limit_s=2), await stage.answer(B, limit_s=2)]
+        assert [(result.outcome, result.started_at_s) for result in results] == [(Outcome.HANDED_BACK, None)] * 2
+        assert "is draining" in results[0].message
+        await stage.pass_time(60)
+        assert stage.runner.jobs == []
+
+    play(story)
+
+
+def test_jobs_that_outlast_the_drain_timeout_are_stopped_and_answered() -> None:
+    async def story(stage: Stage) -> None:
+        [job] = await running(stage, A)
+        stage.worker.drain()
+        await stage.pass_time(299)
+        assert job.signals == []
+        result = await stage.answer(A)
+        assert (result.outcome, result.message) == (Outcome.STOPPED, "the worker is draining")
+        assert await stage.end(limit_s=15) is WorkerEnd.DRAINED, "it does not wait for ever for somebody to take it"
+
+    play(story)
+
+
+def test_a_second_request_to_end_stops_running_jobs_now() -> None:
+    async def story(stage: Stage) -> None:
+        await running(stage, A)
+        stage.worker.drain()
+        await stage.pass_time(10)
+        stage.worker.hurry()
+        assert (await stage.answer(A, limit_s=1)).outcome is Outcome.STOPPED
+
+    play(story)
+
+
+def test_an_api_server_that_is_away_does_not_hold_up_the_end_for_ever() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        stage.break_down()
+        stage.worker.drain()
+        assert await stage.end(limit_s=15) is WorkerEnd.DRAINED
+
+    play(story)
+
+
+def test_a_worker_inside_another_process_can_be_cancelled_and_leaves_no_job() -> None:
+    async def story(stage: Stage) -> None:
+        stage.runner.stubborn = True
+        [job] = await running(stage, A)
+        await stage.close()
+        assert job.ended
+
+    play(story)
