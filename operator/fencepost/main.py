@@ -4,3 +4,205 @@ An operator replica is two clients on one API server (the Leases have their own,
 bulk work), leadership over shards, the scheduler that plans for them, kopf for the pools, and an HTTP server for probes
 and metrics. A worker is one client and one Worker.
 """
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fencepost.api.names import SYSTEM_NAMESPACE_DEFAULT
+from fencepost.base.clock import SystemClock
+from fencepost.base.identity import nonce
+from fencepost.base.logs import configure_logging
+from fencepost.base.metrics import Metrics
+from fencepost.base.probes import Probes
+from fencepost.core.lease import LeaseTimes
+from fencepost.core.names import SHARDS_DEFAULT
+from fencepost.kube.access import Access, AccessError, access_default, access_from_kubeconfig
+from fencepost.kube.client import HttpApi
+from fencepost.loops.history import AGE_MIN_S
+from fencepost.loops.leadership import Leadership
+from fencepost.loops.lease_store import ShardCountError
+from fencepost.loops.pools import follow_pools
+from fencepost.loops.scheduler import Scheduler
+from fencepost.worker.entry import run_worker as run_worker_process
+from fencepost.worker.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+log = logging.getLogger(__name__)
+
+EXIT_FAILED = 1
+EXIT_REFUSED = 2
+OPERATOR_PORT = 8080
+WORKER_PORT = 8081
+WINDOW_S = 0.05
+WORKER_SLOTS = 4
+DRAIN_TIMEOUT_S = 300.0
+
+
+def add_operator_parser(subparsers: "Subparsers") -> None:
+    """Declare `fencepost operator`; each option can be given by an environment variable as well."""
+    parser = subparsers.add_parser("operator", help="one replica of the operator")
+    _add_common(parser, OPERATOR_PORT)
+    _add(parser, "--replica", socket.gethostname(), "name of this replica, in a pod its name")
+    _add(parser, "--shards", SHARDS_DEFAULT, "number of shards, the same for all replicas for ever")
+    _add(parser, "--lease-duration", LeaseTimes().duration_s, "seconds after which a silent replica is replaced")
+    _add(parser, "--window", WINDOW_S, "seconds that a write waits for company when the API server is quick")
+    _add(parser, "--history-age", AGE_MIN_S, "seconds that every run is kept at least")
+
+
+def add_worker_parser(subparsers: "Subparsers") -> None:
+    """Declare `fencepost worker`; each option can be given by an environment variable as well."""
+    parser = subparsers.add_parser("worker", help="one worker of a pool")
+    _add_common(parser, WORKER_PORT)
+    _add(parser, "--pod", socket.gethostname(), "name of the pod that it runs in, to which its token is bound")
+    _add(parser, "--pool", "default", "the WorkerPool that it belongs to")
+    _add(parser, "--slots", WORKER_SLOTS, "jobs at a time")
+    _add(parser, "--drain-timeout", DRAIN_TIMEOUT_S, "seconds that running jobs get at the end")
+    _add(parser, "--scratch", "", "folder for the working directories of jobs")
+
+
+def run_operator(args: argparse.Namespace) -> int:
+    """`fencepost operator`: until SIGTERM; the exit code."""
+    return _run(args, _operate)
+
+
+def run_worker(args: argparse.Namespace) -> int:
+    """`fencepost worker`: until SIGTERM or until it is lost; the exit code."""
+    return _run(args, _work)
+
+
+def _add_common(parser: argparse.ArgumentParser, port: int) -> None:
+    _add(parser, "--kubeconfig", "", "file to reach the API server with; default: as kubectl, or as the pod does")
+    _add(parser, "--namespace", SYSTEM_NAMESPACE_DEFAULT, "where Leases and Workers live")
+    _add(parser, "--http-host", "", "address for probes and metrics; empty: all")
+    _add(parser, "--http-port", port, "port for /livez, /readyz and /metrics; 0: any free one")
+    _add(parser, "--log-format", "auto", "json, text, or auto: text on a terminal")
+    _add(parser, "--log-level", "info", "debug, info, warning or error")
+
+
+def _add(parser: argparse.ArgumentParser, flag: str, default: str | int | float, text: str) -> None:
+    """One option; its variable is FENCEPOST_ and its name, its type that of its default."""
+    variable = "FENCEPOST_" + flag.lstrip("-").replace("-", "_").upper()
+    parser.add_argument(
+        flag, type=type(default), default=os.environ.get(variable, default), help=f"{text} [{default}; {variable}]"
+    )
+
+
+def _run(args: argparse.Namespace, work: Callable[[argparse.Namespace, Access], Coroutine[None, None, int]]) -> int:
+    try:
+        configure_logging(args.log_format, args.log_level)
+        access = access_from_kubeconfig(Path(args.kubeconfig)) if args.kubeconfig else access_default()
+        return asyncio.run(work(args, access))
+    except (AccessError, ShardCountError, ValueError) as error:
+        log.error("%s", error)
+        return EXIT_REFUSED
+
+
+async def _operate(args: argparse.Namespace, access: Access) -> int:
+    clock, metrics = SystemClock(), Metrics()
+    async with (
+        HttpApi(access, clock, component="operator", observer=metrics.api_request) as api,
+        HttpApi(access, clock, component="operator-leases", observer=metrics.api_request) as lease_api,
+    ):
+        replica = Replica(args, api, lease_api, clock, metrics)
+        probes = Probes(
+            args.http_host, args.http_port, alive=replica.stuck, ready=replica.unready, metrics=metrics.text
+        )
+        async with probes:
+            return await replica.run(access)
+
+
+class Replica:
+    """One operator replica, wired."""
+
+    def __init__(
+        self, args: argparse.Namespace, api: HttpApi, lease_api: HttpApi, clock: SystemClock, metrics: Metrics
+    ) -> None:
+        self._clock = clock
+        self._stop = asyncio.Event()
+        self._kopf_ready = asyncio.Event()
+        self.scheduler = Scheduler(
+            api,
+            clock,
+            metrics,
+            system_namespace=args.namespace,
+            shards=args.shards,
+            window_s=args.window,
+            holds=lambda shard: self.leadership.holds(shard),
+            history_age_min_s=args.history_age,
+        )
+        self.leadership = Leadership(
+            lease_api,
+            clock,
+            namespace=args.namespace,
+            replica=args.replica,
+            shards=args.shards,
+            times=LeaseTimes(duration_s=args.lease_duration),
+            nonce=nonce,
+            progress=lambda: not self.stuck(),
+            on_acquired=self.scheduler.acquired,
+            on_released=self.scheduler.released,
+        )
+
+    def stuck(self) -> str:
+        """Which loop has made no progress for too long; empty when all have."""
+        return self.scheduler.stuck()
+
+    def unready(self) -> str:
+        """What is still missing before this replica can plan; empty when nothing is."""
+        if not self.scheduler.synced:
+            return "the caches are not filled yet"
+        return "" if self._kopf_ready.is_set() else "the pools are not known yet"
+
+    async def run(self, access: Access) -> int:
+        """Until SIGTERM or SIGINT; then hand everything over and end."""
+        scheduler = self.scheduler
+        pools = asyncio.create_task(
+            follow_pools(access, self._clock, scheduler.pool_changed, scheduler.pool_gone, self._kopf_ready, self._stop)
+        )
+        await self._kopf_ready.wait()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        work: list[asyncio.Task[None]] = [
+            asyncio.create_task(scheduler.run()),
+            asyncio.create_task(self.leadership.run()),
+        ]
+        stopping = asyncio.create_task(self._stop.wait())
+        ends: list[asyncio.Task[Any]] = [stopping, pools, *work]
+        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        log.info("stopping")
+        self._stop.set()
+        await self.leadership.step_down()
+        await scheduler.close()
+        for task in work:
+            task.cancel()
+        await asyncio.gather(*work, pools, return_exceptions=True)
+        failed = [task for task in done if task in work and not task.cancelled()]
+        for task in failed:
+            task.result()
+        return EXIT_FAILED if failed else 0
+
+
+async def _work(args: argparse.Namespace, access: Access) -> int:
+    clock, metrics = SystemClock(), Metrics()
+    settings = WorkerSettings(
+        pod=args.pod,
+        nonce=nonce(),
+        pool=args.pool,
+        slots=args.slots,
+        namespace=args.namespace,
+        drain_timeout_s=args.drain_timeout,
+    )
+    scratch = Path(args.scratch) if args.scratch else None
+    probes = Probes(args.http_host, args.http_port, alive=str, ready=str, metrics=metrics.text)
+    async with probes, HttpApi(access, clock, component="worker", observer=metrics.api_request) as api:
+        return await run_worker_process(settings, api, clock, metrics, scratch_root=scratch)

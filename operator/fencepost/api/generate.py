@@ -1,7 +1,7 @@
 """`python -m fencepost.api.generate [--check]`: writes what is derived from the models, or says what has drifted.
 
 The CRDs are written twice, as Helm wants its own copy in the chart: `crds/` for kubectl, `charts/fencepost/crds/` for
-Helm. The epoch fence is written once, as one binding a shard makes it long and dull.
+Helm. The bindings of the epoch fence are written because one for each shard is long and dull.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from fencepost.api.crd import RESOURCES, crd
-from fencepost.api.epoch_fence import epoch_fence
+from fencepost.api.shard_bindings import shard_bindings
 from fencepost.core.names import SHARDS_DEFAULT
 
 HEADER = "# Generated from the models by `make generate`; do not edit.\n"
@@ -39,7 +39,7 @@ def generated_files() -> dict[str, str]:
         text = to_yaml(crd(resource))
         files[f"crds/{resource.kind.plural}.yaml"] = text
         files[f"charts/fencepost/crds/{resource.kind.plural}.yaml"] = text
-    files["charts/fencepost/files/epoch-fence.yaml"] = to_yaml(*epoch_fence(SHARDS_DEFAULT))
+    files["charts/fencepost/files/shard-bindings.yaml"] = to_yaml(*shard_bindings(SHARDS_DEFAULT))
     return files
 
 

@@ -274,5 +274,5 @@ def _message(draft: Draft, definition: Definition, reason: str) -> str:
     if reason in ("RunTimedOut", "TimingOut") and definition.timeout_s is not None:
         return f"the run took longer than its timeout of {definition.timeout_s:g} s; raise spec.timeout or shorten it"
     if reason == "Cancelling":
-        return f"{len(draft.leases)} jobs are being stopped"
+        return "1 job is being stopped" if len(draft.leases) == 1 else f"{len(draft.leases)} jobs are being stopped"
     return ""

@@ -24,7 +24,7 @@ from fencepost.core.names import member_lease_name
 from fencepost.core.ring import assign
 from fencepost.kube.errors import ApiError, ConflictError, NotFoundError
 from fencepost.kube.protocol import Api
-from fencepost.loops.lease_store import LeaseStore
+from fencepost.loops.lease_store import WRITE_S_MAX, LeaseStore
 from fencepost.loops.lease_watch import LeaseWatch, SeenMember, SeenShard
 from fencepost.loops.membership import Membership
 
@@ -139,7 +139,7 @@ class Leadership:
     async def _settle_count(self) -> bool:
         try:
             await self._store.settle_count()
-        except ApiError as error:
+        except (ApiError, TimeoutError) as error:
             log.warning("the number of shards in %s cannot be read, trying again: %r", self._namespace, error)
             return False
         return True
@@ -236,7 +236,7 @@ class Leadership:
         except (ConflictError, NotFoundError):
             log.debug("the Lease of %s has changed meanwhile", key)
             await self._clock.sleep(RETRY_S)
-        except ApiError as error:
+        except (ApiError, TimeoutError) as error:
             log.warning("the Lease of %s could not be written, trying again: %r", key, error)
             await self._clock.sleep(RETRY_S)
         finally:
@@ -246,13 +246,9 @@ class Leadership:
     async def _fence(self, identity: str, seen: SeenMember) -> None:
         """From here on no renewal of that member can succeed; `core.lease` says why it does not act any more."""
         log.warning("member %s has been silent for its whole lease and is fenced", identity)
-        await self._api.delete(
-            LEASES,
-            self._namespace,
-            member_lease_name(identity),
-            uid=seen.uid,
-            resource_version=seen.record.version,
-        )
+        name, version = member_lease_name(identity), seen.record.version
+        async with asyncio.timeout(WRITE_S_MAX):
+            await self._api.delete(LEASES, self._namespace, name, uid=seen.uid, resource_version=version)
         self._fenced.add(seen.uid)
 
     async def _mend(self, shard: int, seen: SeenShard | None) -> None:

@@ -7,6 +7,7 @@ The Lease of shard 0 also says how many shards the cluster has. It is made befor
 with different numbers meet at its name, and one of them refuses.
 """
 
+import asyncio
 import logging
 
 from fencepost.api.names import DAG_RUNS, LEASES, ROLE_LABEL, SHARD_LABEL, SHARDS_ANNOTATION
@@ -19,6 +20,8 @@ from fencepost.loops.lease_objects import ROLE_SHARD, over, shard_object, shards
 log = logging.getLogger(__name__)
 
 PAGE_SIZE = 500
+WRITE_S_MAX = 5.0
+"""How long an answer is waited for. A shard stands still while a step of ours for it is under way."""
 
 
 class ShardCountError(Exception):
@@ -26,7 +29,7 @@ class ShardCountError(Exception):
 
 
 class LeaseStore:
-    """The Leases of `shards` shards in one namespace."""
+    """The Leases of `shards` shards in one namespace. A write raises ApiError, or TimeoutError: then it may be done."""
 
     def __init__(self, api: Api, clock: Clock, namespace: str, shards: int) -> None:
         self._api = api
@@ -59,29 +62,34 @@ class LeaseStore:
         wanted = shard_object(self._namespace, shard, self._shards, epoch)
         log.info("Lease of shard %d is made anew at epoch %d", shard, epoch, extra={"shard": shard, "epoch": epoch})
         if stored is not None:
-            return _version(await self._api.replace(LEASES, over(stored, wanted)))
+            return await self._replace(stored, wanted)
         try:
-            return _version(await self._api.create(LEASES, wanted))
+            async with asyncio.timeout(WRITE_S_MAX):
+                return _version(await self._api.create(LEASES, wanted))
         except AlreadyExistsError:
-            return _version(await self._relabelled(wanted))
+            return await self._relabel(wanted)
 
     async def acquire(self, shard: int, stored: Obj, identity: str, epoch: int) -> int:
         """Take the shard for this member under this epoch; the resourceVersion of that. ConflictError: too late."""
         wanted = shard_object(self._namespace, shard, self._shards, epoch, identity, self._clock.now_s())
-        return _version(await self._api.replace(LEASES, over(stored, wanted)))
+        return await self._replace(stored, wanted)
 
     async def release(self, shard: int, stored: Obj, epoch: int) -> int:
         """Let the shard go; the resourceVersion of that. ConflictError: it was not ours any more."""
         wanted = shard_object(self._namespace, shard, self._shards, epoch)
-        return _version(await self._api.replace(LEASES, over(stored, wanted)))
+        return await self._replace(stored, wanted)
 
-    async def _relabelled(self, wanted: Obj) -> Obj:
+    async def _replace(self, stored: Obj, wanted: Obj) -> int:
+        async with asyncio.timeout(WRITE_S_MAX):
+            return _version(await self._api.replace(LEASES, over(stored, wanted)))
+
+    async def _relabel(self, wanted: Obj) -> int:
         """The Lease is there, but not in our watch: either news of it is on its way, or its label was taken off."""
         metadata = wanted["metadata"]
         stored = await self._api.get(LEASES, self._namespace, metadata["name"])
         if (stored["metadata"].get("labels") or {}).get(ROLE_LABEL) == ROLE_SHARD:
-            return stored
-        return await self._api.replace(LEASES, over(stored, {"metadata": metadata, "spec": stored["spec"]}))
+            return _version(stored)
+        return await self._replace(stored, {"metadata": metadata, "spec": stored["spec"]})
 
     async def _epoch_max(self, shard: int) -> int:
         """The highest epoch stored in the shard's runs; 0 if there is none."""

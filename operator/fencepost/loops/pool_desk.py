@@ -4,7 +4,7 @@ A grant is a promise of one slot to one run. It lives here from the moment it is
 it into a lease or given it back; so long it counts as taken, on the worker and for the DAG's share.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from fencepost.core.names import DagKey, RunKey
 from fencepost.core.placement import Block, Demand, Grant, PoolQueue, PoolSpec
@@ -26,11 +26,11 @@ class PoolDesk:
         self.mailboxes: Mailboxes | None = None
         """Set once by whoever builds both: each needs the other."""
 
-    def set_spec(self, spec: PoolSpec) -> None:
-        """A pool is there, or has this spec now."""
+    def set_spec(self, spec: PoolSpec) -> bool:
+        """A pool is there, or has this spec now; whether that is news."""
         pool = self._pools.get(spec.name)
         if pool is not None and pool.spec == spec:
-            return
+            return False
         if pool is None:
             self._pools[spec.name] = PoolQueue(spec)
             for view in list(self._workers.all()):
@@ -39,6 +39,7 @@ class PoolDesk:
             pool.spec = spec
             pool.capacity_changed()
         self._pump(spec.name, None)
+        return True
 
     def drop(self, name: str) -> None:
         """A pool is gone; its workers' jobs go on, nothing new is leased."""
@@ -48,18 +49,19 @@ class PoolDesk:
         """The queue of the pool of this name."""
         return self._pools.get(name)
 
-    def all(self) -> Sequence[PoolQueue]:
-        """Every pool."""
-        return list(self._pools.values())
+    def sizes(self) -> Iterable[tuple[str, int, int, int]]:
+        """Of each pool: name, jobs that wait, live slots, slots taken. Walks the claims: for a scrape."""
+        for name, pool in self._pools.items():
+            yield name, pool.waiting(), pool.slots.live, pool.slots.live - pool.slots.free
 
-    def slots_changed(self, worker: str) -> None:
-        """A worker may have another number of free slots, or be gone."""
+    def slots_changed(self, worker: str) -> str:
+        """A worker may have another number of free slots, or be gone; the pool's name, empty if there is none."""
         assert self.mailboxes is not None
         view = self._workers.get(worker)
         name = view.worker.pool if view is not None else self._pool_of_worker.get(worker, "")
         pool = self._pools.get(name)
         if pool is None:
-            return
+            return ""
         live_before = pool.slots.live
         if view is None or not takes_jobs(view):
             pool.slots.drop(worker)
@@ -70,6 +72,7 @@ class PoolDesk:
         if pool.slots.live != live_before:
             pool.capacity_changed()
         self._pump(name, None)
+        return name
 
     def ask(self, pool_name: str, dag: DagKey, run: RunKey, demands: Sequence[Demand]) -> list[Grant]:
         """Put in a run's claims and take every grant that it has by now."""

@@ -27,6 +27,7 @@ from fencepost.loops.history import AGE_MIN_S, History
 from fencepost.loops.keeper import Keeper
 from fencepost.loops.mailboxes import Mailboxes
 from fencepost.loops.pool_desk import PoolDesk
+from fencepost.loops.pool_status import PoolStatus
 from fencepost.loops.runs import Runs
 from fencepost.loops.shards import Shards
 from fencepost.loops.world import World
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 CHECK_PERIOD_S = 1.0
 """Between looks at what has expired: workers' leases, jobs' limits."""
 BARRIER_RETRY_S = 0.5
+STUCK_S = 10.0
+"""Longer than this without a turn of the loops, and the replica neither renews nor counts as alive."""
 
 
 class Scheduler:
@@ -61,6 +64,7 @@ class Scheduler:
         company when the API server is quick."""
         ready = Shards(shards, holds)
         self._acquired: dict[int, int] = {}
+        self._checked_s = clock.steady_s()
         self._news = asyncio.Event()
         self.world = World(
             api=api,
@@ -75,13 +79,15 @@ class Scheduler:
             workers=WorkerCache(self._worker_changed, self._worker_gone, metrics.set_aside),
         )
         self._desk = PoolDesk(self.world.workers, clock.now_s, self._touch_run)
-        self._mailboxes = Mailboxes(self.world, self._desk.slots_changed, self._touch_entry)
+        self._mailboxes = Mailboxes(self.world, self._slots_changed, self._touch_entry)
         self._desk.mailboxes = self._mailboxes
         definitions = Definitions(api, self.world.dags, self.world.executor)
         self._runs = Runs(self.world, definitions, self._desk, self._mailboxes)
         self._dags = Dags(self.world, definitions, self._desk, self._runs)
         self._history = History(self.world, self._dags, history_age_min_s)
         self._keeper = Keeper(self.world, self._mailboxes)
+        self._pool_status = PoolStatus(self.world, self._desk)
+        metrics.watch_queue(self._desk.sizes)
         self._reflectors = self._make_reflectors()
 
     async def run(self) -> None:
@@ -99,6 +105,11 @@ class Scheduler:
         """Start no write any more, and wait for those in flight."""
         await self.world.writers.close()
 
+    def stuck(self) -> str:
+        """Which loop has made no progress for too long; empty when all have. A replica that is stuck must not lead."""
+        silent_s = self.world.clock.steady_s() - self._checked_s
+        return f"the scheduler has made no progress for {silent_s:.0f} s" if silent_s > STUCK_S else ""
+
     @property
     def synced(self) -> bool:
         """Whether every cache has had its first list."""
@@ -113,6 +124,7 @@ class Scheduler:
         """Leadership gives a shard up: on return nothing acts for it any more."""
         self._acquired.pop(shard, None)
         self.world.shards.close(shard)
+        self.world.metrics.shards_held(len(self.world.shards.ready()))
         self._runs.release(shard)
         self._dags.release(shard)
         await self.world.writers.settle()
@@ -120,9 +132,10 @@ class Scheduler:
     def pool_changed(self, pool: Obj) -> None:
         """A WorkerPool is there or has changed; one that cannot be read keeps its last good spec."""
         spec = read_pool(pool)
+        self._pool_status.follow(pool)
         if isinstance(spec, PoolSpec):
-            self._desk.set_spec(spec)
-            self._touch_all_dags()
+            if self._desk.set_spec(spec):
+                self._touch_all_dags()
         else:
             self.world.metrics.set_aside("WorkerPool", str(spec[0]))
             log.error("pool %s is set aside: %s", pool["metadata"]["name"], spec[0])
@@ -130,6 +143,7 @@ class Scheduler:
     def pool_gone(self, name: str) -> None:
         """A WorkerPool has been deleted."""
         self._desk.drop(name)
+        self._pool_status.forget(name)
         self._touch_all_dags()
 
     def _make_reflectors(self) -> list[Reflector]:
@@ -182,6 +196,7 @@ class Scheduler:
         )
         for shard, epoch in batch.items():
             world.shards.open(shard, epoch)
+        world.metrics.shards_held(len(world.shards.ready()))
         log.info("planning for shards %s", numbers)
         for run in list(world.runs.all()):
             if run.shard in batch and not run.finished:
@@ -197,10 +212,16 @@ class Scheduler:
         while True:
             self._keeper.check()
             self._mailboxes.press_overdue()
+            self._checked_s = self.world.clock.steady_s()
             await self.world.clock.sleep(CHECK_PERIOD_S)
 
     def _touch_run(self, key: RunKey) -> None:
         self._runs.touch(key)
+
+    def _slots_changed(self, worker: str) -> None:
+        pool = self._desk.slots_changed(worker)
+        if pool:
+            self._pool_status.touch(pool)
 
     def _touch_entry(self, key: str) -> None:
         """Something happened to a lease: its run plans, if it is one of ours."""
@@ -239,7 +260,7 @@ class Scheduler:
     def _worker_changed(self, view: WorkerView, old: WorkerView | None) -> None:
         self._mailboxes.changed(view, old)
         self._keeper.worker_changed(view, old)
-        self._desk.slots_changed(view.name)
+        self._slots_changed(view.name)
         before = old.worker.results if old is not None else {}
         fenced_now = view.worker.fenced and not (old is not None and old.worker.fenced)
         for key in view.worker.leases if fenced_now else view.worker.results:
@@ -249,6 +270,6 @@ class Scheduler:
     def _worker_gone(self, view: WorkerView) -> None:
         self._mailboxes.gone(view.name)
         self._keeper.worker_gone(view)
-        self._desk.slots_changed(view.name)
+        self._slots_changed(view.name)
         for key in view.worker.leases:
             self._touch_entry(key)

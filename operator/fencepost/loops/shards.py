@@ -4,7 +4,7 @@ Leading is not enough. After an acquisition the caches may lag behind what the l
 planned only once consistent lists, begun after the acquisition, are in the caches.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from fencepost.core.intents import Authority
 from fencepost.core.names import DagKey, dag_of_revision, parse_mailbox_key, shard_of
@@ -41,6 +41,6 @@ class Shards:
         namespace = parse_mailbox_key(key).run.namespace
         return shard_of(DagKey(namespace, dag_of_revision(revision)), self.count)
 
-    def ready(self) -> Iterable[int]:
+    def ready(self) -> Sequence[int]:
         """The shards that are ready."""
         return tuple(self._ready)

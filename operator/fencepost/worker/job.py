@@ -88,20 +88,16 @@ class Job:
     async def _follow(self, process: RunningJob) -> tuple[Ending, Cut | None]:
         """How it ended, and why if not by itself."""
         ended = asyncio.ensure_future(process.wait())
-        try:
-            # 1. It ends, is to be stopped, or runs out of time.
-            await _first_of(ended, self._stopped, timeout_s=self.entry.timeout_s)
-            cut = self._stopped.result() if self._stopped.done() else self._time_limit()
-            if ended.done() or not process.signal(signal.SIGTERM):
-                return await ended, None
-            # 2. It gets its grace period, unless somebody is in a hurry.
-            await _first_of(ended, self._killed, timeout_s=cut.grace_s)
-            if not ended.done():
-                process.signal(signal.SIGKILL)
-            return await ended, cut
-        finally:
-            if not ended.done():
-                process.signal(signal.SIGKILL)
+        # 1. It ends, is to be stopped, or runs out of time.
+        await _first_of(ended, self._stopped, timeout_s=self.entry.timeout_s)
+        cut = self._stopped.result() if self._stopped.done() else self._time_limit()
+        if ended.done() or not process.signal(signal.SIGTERM):
+            return await ended, None
+        # 2. It gets its grace period, unless somebody is in a hurry.
+        await _first_of(ended, self._killed, timeout_s=cut.grace_s)
+        if not ended.done():
+            process.signal(signal.SIGKILL)
+        return await ended, cut
 
     def _time_limit(self) -> Cut:
         limit = format_duration(self.entry.timeout_s or 0.0)

@@ -81,11 +81,6 @@ class Mailbox:
         """Nothing is asked of this worker, and it has nothing to answer for."""
         return not self._entries
 
-    @property
-    def running(self) -> bool:
-        """Whether a job that was started has not ended yet."""
-        return bool(self._running)
-
     def read(self, entries: Mapping[str, object]) -> list[Action]:
         """A newer version of `spec.leases`: what to do now, in this order."""
         actions: list[Action] = [Kill(key) for key in self._entries if key not in entries and self._depart(key)]
