@@ -70,7 +70,7 @@ class Membership:
 
     def holds(self) -> bool:
         """Whether we may act now for what we lead."""
-        return not self._leaving and self._trust.holds(self._clock.steady_s())
+        return self._trust.holds(self._clock.steady_s())
 
     def doubt(self) -> None:
         """Our Lease seems to be gone: act no more until a renewal has succeeded, and try one now."""
@@ -86,7 +86,7 @@ class Membership:
             await self._due.wait(max(0.0, started_s + pause_s - self._clock.steady_s()))
 
     async def leave(self) -> None:
-        """Give up everything at once, by deleting our Lease; the caller has stopped acting before. Raises ApiError."""
+        """Give up everything at once, by deleting our Lease. The caller acts no more. Raises ApiError."""
         self._leaving = True
         self._due.ring()
         uid = self._lease["metadata"]["uid"] if self._lease else ""

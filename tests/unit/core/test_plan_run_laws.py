@@ -134,9 +134,8 @@ class AnyRun(RuleBasedStateMachine):
         plan = stage.look()
         straight = advance_run(self.memory, stage.graph, stage.definition, facts, stage.now_s)
         assert decisions(straight) == decisions(plan), "a leader that has read its state decides otherwise"
-        want = {job: self.settled(job, lease, plan.stopping) for job, lease in before.leases.items()}
-        for job in want:
-            assert self.standing(job, plan.state) == want[job]
+        for job, lease in before.leases.items():
+            assert self.standing(job, plan.state) == self.settled(job, lease)
 
         after, unused = lease_jobs(plan, stage.graph, grants, stage.now_s)
         assert len(after.leases) - len(plan.state.leases) == len(grants) - len(unused)
@@ -148,7 +147,7 @@ class AnyRun(RuleBasedStateMachine):
         stage.state = stored(after)
         stage.reports, stage.withdrawn, stage.refused = [], set(), set()
 
-    def settled(self, job: JobKey, lease: Lease, _stopping: bool) -> Any:
+    def settled(self, job: JobKey, lease: Lease) -> Any:
         """Where the job stands once what is known of its lease has been folded: restated from the rules alone."""
         stage, now_s = self.stage, self.stage.now_s
         assert stage.state.start_s is not None

@@ -1,5 +1,7 @@
 """Who leads which shard, told as stories: takeovers, handovers, outages, frozen leaders, lost answers."""
 
+from collections import Counter
+
 import pytest
 
 from fencepost.api.codec import encode_run_status
@@ -323,6 +325,22 @@ def test_an_answer_that_comes_late_buys_no_time() -> None:
     play(story)
 
 
+def test_a_watch_that_lags_makes_nobody_write_twice() -> None:
+    async def story(stage: Stage) -> None:
+        stage.trouble(lambda name, request: Fault(delay_s=0.05) if request.verb == "event" else None)
+        a = stage.start("a")
+        await stage.until(lambda: stage.all_led_by(a))
+        b = stage.start("b")
+        await stage.until(lambda: stage.all_led_by(a, b))
+        await stage.clock.sleep(5)
+
+        shards = [request for _, request in stage.requests if request.name.startswith(shard_lease_name(0)[:-1])]
+        writes = Counter(request.verb for request in shards if request.verb in ("create", "update"))
+        assert writes == {"create": 16, "update": 16 + 8 + 8}
+
+    play(story)
+
+
 def test_a_watch_that_has_gone_quiet_fences_nobody() -> None:
     """Half open: no event comes, yet requests are answered. The deletion names a version that has moved on."""
 
@@ -494,8 +512,11 @@ def test_a_member_lease_that_a_finalizer_keeps_from_going_counts_as_gone() -> No
         await stage.clock.sleep(10)
         assert stage.all_led_by(a, b)
 
-        await a.kill()
+        back = stage.outage("a")
         await stage.until(lambda: stage.all_led_by(b), limit_s=12)
+        back()
+        await stage.until(lambda: stage.all_led_by(a, b), limit_s=3)
+        assert a.leadership.identity == "a-00001"
 
     play(story)
 

@@ -38,7 +38,7 @@ class LoneWorker:
     def __init__(self, scratch: Path, script: str) -> None:
         self._process = subprocess.Popen(
             [sys.executable, lone_worker.__file__, str(scratch), script],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,

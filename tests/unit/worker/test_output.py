@@ -145,7 +145,10 @@ def test_a_reader_that_has_stopped_reading_holds_up_neither_writes_nor_the_end(
     log = JsonJobLog(write_end, SystemClock())
     while not log.full:
         log.write(SOURCE, [OutputLine("x" * 1000)] * 100)
+    clock = SystemClock()
+    closed_at_s = clock.steady_s()
     log.close()
+    assert clock.steady_s() - closed_at_s < 5
     os.close(read_end)
     os.close(write_end)
 

@@ -24,7 +24,7 @@ from tests.unit.worker.stage import (
     revision_of,
 )
 
-A, B = key_of(0), key_of(1)
+A, B, C = key_of(0), key_of(1), key_of(2)
 
 
 def test_a_worker_has_its_lease_before_anybody_can_see_it() -> None:
@@ -367,13 +367,14 @@ def test_the_next_lease_of_a_key_starts_only_after_the_last_one_has_died() -> No
     play(story)
 
 
-def test_results_that_end_together_share_one_write() -> None:
+def test_results_that_end_at_nearly_the_same_time_share_one_write() -> None:
     async def story(stage: Stage) -> None:
         await stage.open()
         await stage.deliver({key_of(index): entry() for index in range(10)})
         await stage.until(lambda: len(stage.runner.jobs) == 10)
         for job in stage.runner.jobs:
             job.end()
+            await stage.pass_time(0.004)
         await stage.answer(key_of(9))
         assert len(await stage.results()) == 10
         assert stage.status_writes == 1
@@ -562,7 +563,7 @@ def test_results_beyond_what_a_status_holds_wait_until_others_have_been_taken() 
         while len(taken) < 25:
             await stage.pass_time(5)
             answered = await stage.results()
-            assert 5 < len(answered) < 15 or len(answered) == 25 - len(taken)
+            assert len(orjson.dumps((await stage.stored())["status"])) <= 64 * 1024
             await stage.take(*answered)
             taken += answered
         assert sorted(taken) == sorted(keys)
@@ -621,11 +622,12 @@ def test_a_delayed_event_does_not_take_back_what_an_answer_has_told() -> None:
         await stage.deliver({A: entry(7)})
         await stage.until(lambda: bool(stage.runner.jobs))
         stage.fault = lambda request: Fault(delay_s=3) if request.verb == "event" else None
-        await stage.deliver({A: entry(7), B: entry(7)})
+        await stage.deliver({B: entry(7)})
+        await stage.deliver({C: entry(7)})
         stage.runner.job(0).end()
         await stage.answer(A)
-        await stage.until(lambda: stage.runner.started() == [0, 1])
+        await stage.until(lambda: stage.runner.started() == [0, 1, 2])
         await stage.pass_time(10)
-        assert not stage.runner.job(1).ended
+        assert not stage.runner.job(2).ended, "the event that tells of B alone came when C was running"
 
     play(story)

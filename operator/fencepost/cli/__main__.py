@@ -1,0 +1,7 @@
+"""`python -m fencepost.cli`, the same as `fencepost`."""
+
+import sys
+
+from fencepost.cli.app import main
+
+sys.exit(main())
