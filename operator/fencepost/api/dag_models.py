@@ -45,15 +45,15 @@ PriorityName = Literal["critical", "high", "normal", "low"]
 TOO_LONG = "command, args and env of a task may have 8 KiB together; put what is large into a file that the job reads"
 
 Word = Annotated[str, StringConstraints(max_length=COMMAND_BYTES_MAX)]
+WORDS_RULE = rule(f"self.map(word, size(word)).sum() <= {COMMAND_BYTES_MAX}", TOO_LONG)
+PROGRAM_RULE = rule("size(self) == 0 || self[0] != ''", "the first word of command is the program; it cannot be empty")
 Words = Annotated[
     list[Word],
-    Field(
-        max_length=WORDS_MAX,
-        json_schema_extra={
-            **ATOMIC_LIST,
-            **rules(rule(f"self.map(word, size(word)).sum() <= {COMMAND_BYTES_MAX}", TOO_LONG)),
-        },
-    ),
+    Field(max_length=WORDS_MAX, json_schema_extra={**ATOMIC_LIST, **rules(WORDS_RULE)}),
+]
+Command = Annotated[
+    list[Word],
+    Field(min_length=1, max_length=WORDS_MAX, json_schema_extra={**ATOMIC_LIST, **rules(WORDS_RULE, PROGRAM_RULE)}),
 ]
 Cron = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 Zone = Annotated[str, StringConstraints(min_length=1, max_length=64)]
@@ -62,7 +62,7 @@ Zone = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 def _check_param_names(params: dict[str, str]) -> dict[str, str]:
     """Here alone: CEL cannot bound the cost of a look at a map's keys."""
     for name in params:
-        if not _PARAM_NAME.match(name):
+        if not _PARAM_NAME.fullmatch(name):
             raise unfit(f"{name[:80]!r} cannot be the name of a param", f"use a name that matches {PARAM_NAME_PATTERN}")
     return params
 
@@ -221,18 +221,14 @@ class Task(Part):
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                "size(self.command) == 0 || self.command[0] != ''",
-                "the first word of command is the program; it cannot be empty",
-            ),
-            rule(
                 "!has(self.dependsOn) || !(self.name in self.dependsOn)",
                 "a task cannot depend on itself; remove its own name from dependsOn",
-            ),
+            )
         )
     )
 
     name: Name
-    command: Annotated[Words, Field(min_length=1)]
+    command: Command
     """The program and its arguments, run without a shell. `$(params.NAME)` and the like are replaced."""
     args: Words | None = None
     """Appended to command."""
@@ -301,14 +297,9 @@ class DAGSpec(Part):
     retries: Retries | None = None
     """Of every task that does not say otherwise."""
     history: History = History()
-    tasks: Annotated[
-        list[Task],
-        Field(
-            min_length=1,
-            max_length=TASKS_MAX,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-        ),
-    ]
+    # Atomic: as a list of items with keys, all fields of all tasks would stand in managedFields once more, which doubles
+    # what the object takes and what a write of its status costs. So the core checks that no two have one name.
+    tasks: Annotated[list[Task], Field(min_length=1, max_length=TASKS_MAX, json_schema_extra=ATOMIC_LIST)]
 
 
 class LastRun(Part):

@@ -5,6 +5,7 @@ the bytes of a command rather than its characters. Unknown fields are refused he
 """
 
 import re
+import reprlib
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -17,7 +18,8 @@ from fencepost.core.problems import Problem
 PartT = TypeVar("PartT", bound=Part)
 
 _NAME = re.compile(NAME_PATTERN)
-_SHOWN_LENGTH_MAX = 80
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
 _NAME_REMEDY = "use lower-case letters, digits and dashes, with a letter or a digit at both ends"
 _PATTERN_REMEDIES = {NAME_PATTERN: _NAME_REMEDY, DURATION_PATTERN: "write a duration such as 90s, 10m or 1h30m"}
 
@@ -75,5 +77,4 @@ def _path(location: tuple[int | str, ...], root: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN_LENGTH_MAX else f"{text[:_SHOWN_LENGTH_MAX]}…"
+    return _SHORT.repr(value)

@@ -18,6 +18,7 @@ from fencepost.api.objects import (
     run_object,
     status_object,
 )
+from fencepost.base.clock import Clock
 from fencepost.core.intents import (
     Announce,
     Authority,
@@ -87,18 +88,26 @@ class Executor:
     """Carries out intents on one API server."""
 
     def __init__(
-        self, api: Api, leads: Callable[[Authority], bool], observer: WriteObserver, now_s: Callable[[], float]
-    ):
+        self,
+        api: Api,
+        leads: Callable[[Authority], bool],
+        observer: WriteObserver,
+        clock: Clock,
+        note_latency: Callable[[float], None],
+    ) -> None:
+        """`leads`: whether a write may still be made under this authority. `note_latency`: told how long each took."""
         self._api = api
         self._leads = leads
         self._observer = observer
-        self._now_s = now_s
+        self._clock = clock
+        self._note_latency = note_latency
 
     async def execute(self, intent: Intent) -> Written:
         """Carry out one intent; never raises for what an API server can answer."""
         authority = getattr(intent, "authority", None)
         if authority is not None and not self._leads(authority):
             return Written(Answer.NOT_LEADING, error=f"shard {authority.shard} is not led here under {authority.epoch}")
+        sent_s = self._clock.steady_s()
         try:
             return Written(Answer.DONE, await self._send(intent))
         except AlreadyExistsError as error:
@@ -117,6 +126,8 @@ class Executor:
         except ApiError as error:
             log.warning("no clear answer: %s", error, extra={"intent": type(intent).__name__})
             return Written(Answer.UNKNOWN, error=str(error))
+        finally:
+            self._note_latency(self._clock.steady_s() - sent_s)
 
     async def _send(self, intent: Intent) -> Obj | None:
         api = self._api
@@ -148,7 +159,7 @@ class Executor:
                 body = status_object(wire.WORKER_POOLS, intent.record, intent.status)
                 return await api.replace(wire.WORKER_POOLS, body, subresource="status")
             case Announce():
-                return await api.create(wire.EVENTS, event_object(intent, self._now_s()))
+                return await api.create(wire.EVENTS, event_object(intent, self._clock.now_s()))
             case _:
                 assert_never(intent)
         return None

@@ -8,6 +8,7 @@ it is slow or says that it has too much to do.
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from enum import Enum
@@ -17,6 +18,9 @@ log = logging.getLogger(__name__)
 WINDOW_MAX_S = 1.0
 IN_FLIGHT_MAX = 128
 """Writes under way at the same time; more wait their turn, so that a burst does not become a storm."""
+BUSY_TURNS_PER_S = 50.0
+"""From here on the API server is worth sparing what can wait."""
+RATE_PERIOD_S = 5.0
 RETRY_FIRST_S = 0.2
 RETRY_MAX_S = 10.0
 
@@ -53,12 +57,12 @@ class Writers:
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
         self._latency_s = 0.0
+        self._recent = 0.0
+        self._recent_at_s = 0.0
         self._writers: dict[Hashable, _Writer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._in_flight = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._closed = False
-        self.turns = 0
-        """Turns taken so far: the progress that liveness looks at."""
 
     def touch(self, key: Hashable, turn: Turn, *, urgent: bool = False, after_s: float | None = None) -> None:
         """Something has changed for this object. Urgent: no window. `after_s`: no sooner than that, for what can
@@ -82,6 +86,11 @@ class Writers:
         """How long the server took for one write; the window follows a slow average."""
         self._latency_s += (seconds - self._latency_s) / 16
 
+    def patience_s(self, idle_s: float, busy_s: float) -> float:
+        """How long what only people look at may wait for company: longer, the more is written."""
+        share = min(1.0, self._rate() / BUSY_TURNS_PER_S)
+        return idle_s + share * (busy_s - idle_s)
+
     async def close(self) -> None:
         """Start nothing more, and wait for what is in flight."""
         self._closed = True
@@ -94,6 +103,13 @@ class Writers:
         """Wait for the turns that are under way now."""
         if self._tasks:
             await asyncio.wait(set(self._tasks))
+
+    def _rate(self) -> float:
+        """Turns a second, over the last few seconds."""
+        now_s = asyncio.get_running_loop().time()
+        self._recent *= math.exp((self._recent_at_s - now_s) / RATE_PERIOD_S)
+        self._recent_at_s = now_s
+        return self._recent / RATE_PERIOD_S
 
     def _schedule(self, key: Hashable, writer: _Writer, delay_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -121,7 +137,7 @@ class Writers:
             except Exception:
                 log.exception("a turn of the writer of %s failed; it is taken again after a pause", key)
                 wanted = Next.RETRY
-        self.turns += 1
+        self._recent = self._rate() * RATE_PERIOD_S + 1
         writer.running = False
         writer.failures = writer.failures + 1 if wanted is Next.RETRY else 0
         if self._closed:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fencepost.cli.ledger import Ledger, TaskRow
-from fencepost.cli.narration import failure_text, job_label, span_text
+from fencepost.cli.narration import failure_text, job_label, reason_text, span_text
 from fencepost.core.graph import Graph
 from fencepost.core.phases import JobPhase
 from fencepost.core.run_state import Outcome, RunState
@@ -104,8 +104,7 @@ class LiveDisplay:
         state = self._ledger.state
         head = Text(f"{self._title}: {state.phase}, {state.done} of {self._graph.size} jobs, ")
         head.append(span_text(self._now_s() - self._start_s))
-        if state.reason:
-            head.append(f"  {state.reason}: {state.message}", style="yellow")
+        head.append(f"  {reason_text(state)}", style="yellow")
         tails = self._tails()
         room = max(1, self._console.height - LINES_BESIDE - len(tails))
         rows = {row.task.name: row for row in self._ledger.rows()}

@@ -7,6 +7,7 @@ from fencepost.cli.ledger import Ledger
 from fencepost.core.graph import Graph
 from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase
+from fencepost.core.placement import Block
 from fencepost.core.run_state import Lease, Outcome, Result, RunState, TaskState
 
 _NOTHING = TaskState()
@@ -34,8 +35,15 @@ def narrate(before: RunState, ledger: Ledger) -> Iterator[str]:
         if before.leases.get(job) != lease:
             again = f", attempt {lease.attempt}" if lease.attempt > 1 else ""
             yield f"{job_label(ledger.graph, job)}: Running{again}"
-    if now.reason and now.reason != before.reason and not now.phase.finished:
-        yield f"{now.reason}: {now.message}" if now.message else now.reason
+    if now.reason != before.reason and (reason := reason_text(now)):
+        yield reason
+
+
+def reason_text(state: RunState) -> str:
+    """Why the run does not go on as usual; that jobs wait for a slot is usual where there is one machine."""
+    if not state.reason or state.phase.finished or state.reason in tuple(Block):
+        return ""
+    return f"{state.reason}: {state.message}" if state.message else state.reason
 
 
 def job_label(graph: Graph, job: JobKey) -> str:

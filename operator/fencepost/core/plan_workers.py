@@ -41,10 +41,11 @@ def plan_mailbox(
     free = slots - busy_slots(kept, results)
     refused: list[str] = []
     for key, put in puts.items():
-        present = kept.get(key)
-        if present is not None and token_of(present) >= put.token:
-            if token_of(present) == put.token:
-                kept[key] = put.text
+        stored, present = leases.get(key), kept.get(key)
+        if stored is not None and token_of(stored) > put.token:
+            continue  # outdone, even where the entry goes with this write: a key's token never falls
+        if present is not None and token_of(present) == put.token:
+            kept[key] = put.text
             continue
         # an entry that has its result holds no slot any more, so whoever replaces it needs one
         needs_slot = present is None or answered(key, present, results)

@@ -35,8 +35,9 @@ CONNECT_TIMEOUT_DEFAULT_S = 5.0
 KEEP_ALIVE_S = 60.0
 """Less than the 90 s after which an API server ends an idle connection, so that it is we who end it."""
 WATCH_SILENCE_MAX_S = 90.0
-"""A watch on which nothing has come for so long is half open: bookmarks come about once a minute. Only kinds that the
-server caches have bookmarks; Events are not among them."""
+"""A watch on which nothing has come for so long is half open, or nothing has happened: bookmarks come about once a
+minute, but not while the kind stands still. Nobody can tell the two apart, so we end it, and the caller opens another
+where it left off."""
 WATCH_MARGIN_S = 15.0
 """After the time at which the server should have ended a watch, we end it."""
 
@@ -177,13 +178,18 @@ class HttpApi:
         request = f"watch {path}"
         try:
             response = await self._open("watch", kind, "GET", path, query, timeout=timeout)
-            async with response:
-                splitter = LineSplitter()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise error_of_network(request, error) from error
+        async with response:
+            splitter = LineSplitter()
+            try:
                 async for chunk in response.content.iter_any():
                     for line in splitter.feed(chunk):
                         yield _event(request, line)
-        except (aiohttp.ClientError, TimeoutError, LineTooLongError) as error:
-            raise error_of_network(request, error) from error
+            except TimeoutError:
+                return  # silent for too long
+            except (aiohttp.ClientError, LineTooLongError) as error:
+                raise error_of_network(request, error) from error
 
     def _session(self, tls: ssl.SSLContext, connections_max: int) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(

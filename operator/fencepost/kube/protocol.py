@@ -78,7 +78,7 @@ class Api(Protocol):
 
         Who leaves it early closes it (`contextlib.aclosing`), as it holds a connection.
         `name`: of that one object only. Raises GoneError when the version is too old, ConnectionLostError when the
-        connection breaks or nothing has come for so long that it must be half open.
+        connection breaks. A watch on which nothing has come for so long that it may be half open ends silently too.
         """
         ...
 

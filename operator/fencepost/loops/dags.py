@@ -32,7 +32,9 @@ from fencepost.observe.runs import RunView
 log = logging.getLogger(__name__)
 
 STATUS_DELAY_S = 1.0
-"""How long a change of a DAG's counters waits for company before it is stored."""
+STATUS_DELAY_BUSY_S = 30.0
+"""How long a change of a DAG's counters waits for company before it is stored: when little is written, when much is.
+Must stay well below the age at which runs are deleted: their mark is stored before."""
 TICK_MAX_S = 1.0
 """The longest the ticker sleeps: the wall clock may jump under it."""
 
@@ -75,9 +77,9 @@ class Dags:
 
     def touch_status(self, key: DagKey, *, urgent: bool = False) -> None:
         """Something that the DAG's status tells has changed."""
-        self._world.writers.touch(
-            ("dag-status", key), lambda: self._status_turn(key), urgent=urgent, after_s=STATUS_DELAY_S
-        )
+        writers = self._world.writers
+        delay_s = writers.patience_s(STATUS_DELAY_S, STATUS_DELAY_BUSY_S)
+        writers.touch(("dag-status", key), lambda: self._status_turn(key), urgent=urgent, after_s=delay_s)
 
     def changed(self, view: DagView, old: DagView | None) -> None:
         """A DAG's object has changed."""

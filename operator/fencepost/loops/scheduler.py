@@ -63,6 +63,7 @@ class Scheduler:
         """`holds` gives a shard's epoch while its trust window is open; `window_s` is how long a write waits for
         company when the API server is quick."""
         ready = Shards(shards, holds)
+        writers = Writers(window_s)
         self._acquired: dict[int, int] = {}
         self._checked_s = clock.steady_s()
         self._news = asyncio.Event()
@@ -72,8 +73,8 @@ class Scheduler:
             metrics=metrics,
             system_namespace=system_namespace,
             shards=ready,
-            executor=Executor(api, ready.leads, metrics, clock.now_s),
-            writers=Writers(window_s),
+            executor=Executor(api, ready.leads, metrics, clock, writers.note_latency),
+            writers=writers,
             dags=DagCache(shards, self._dag_changed, self._dag_gone, metrics.set_aside),
             runs=RunCache(shards, self._run_changed, self._run_gone, metrics.set_aside),
             workers=WorkerCache(self._worker_changed, self._worker_gone, metrics.set_aside),

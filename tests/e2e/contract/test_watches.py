@@ -104,14 +104,15 @@ async def test_an_object_held_by_a_finalizer_is_deleted_when_it_is_gone(site: Si
 
 async def test_a_watch_ends_by_itself_at_its_time_after_a_bookmark(site: Site) -> None:
     since = await now(site)
-    created = await site.user.create(DAGS, dag(site.namespace, "a"))
+    watch = site.user.watch(DAGS, site.namespace, name="mine", resource_version=since, timeout_s=6)
     async with asyncio.timeout(READ_LIMIT_S):
-        events = [event async for event in site.user.watch(DAGS, site.namespace, resource_version=since, timeout_s=7)]
-    assert events[0].object == created
-    bookmark = events[-1]
+        mine = await site.user.create(DAGS, dag(site.namespace, "mine"))
+        assert (await anext(watch)).object == mine
+        other = await site.user.create(DAGS, dag(site.namespace, "other"))
+        bookmark = [event async for event in watch][-1]
     assert bookmark.type is EventType.BOOKMARK
     assert bookmark.object["kind"] == DAGS.kind
-    assert int(bookmark.object["metadata"]["resourceVersion"]) >= int(created["metadata"]["resourceVersion"])
+    assert int(bookmark.object["metadata"]["resourceVersion"]) >= int(other["metadata"]["resourceVersion"])
 
 
 async def test_a_watch_of_built_in_objects_is_no_different(site: Site) -> None:

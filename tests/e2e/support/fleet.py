@@ -60,10 +60,11 @@ class Fleet:
     folder: Path
     members: dict[str, Member] = field(default_factory=dict)
 
-    def operator(self, name: str = "operator-0", **options: object) -> Member:
-        """Start an operator replica and wait until it is ready."""
+    def operator(self, name: str = "operator-0", *, wait: bool = True, **options: object) -> Member:
+        """Start an operator replica and, unless told otherwise, wait until it is ready."""
         member = self._start("operator", name, self.fencepost.operator_kubeconfig(), {"replica": name, **options})
-        eventually(f"{name} is ready", member.ready, limit_s=READY_LIMIT_S)
+        if wait:
+            eventually(f"{name} is ready", member.ready, limit_s=READY_LIMIT_S)
         return member
 
     def worker(self, pod: str = "worker-0", **options: object) -> Member:

@@ -19,6 +19,7 @@ from fencepost.api.codec import encode_run_status
 from fencepost.api.names import (
     API_VERSION,
     DAG_RUNS,
+    GROUP,
     LEASES,
     ROLE_LABEL,
     SHARD_LABEL,
@@ -93,8 +94,9 @@ def install(kubeconfig: Path, folder: Path) -> Fencepost:
     manifests = sorted(MANIFESTS.glob("*.yaml"), key=lambda path: (path.name != "namespace.yaml", path.name))
     files = [f"--filename={path}" for path in (CRDS, *manifests)]
     kubectl(kubeconfig, "apply", *files)
-    kinds = [f"crd/{path.stem}.fencepost.dev" for path in CRDS.glob("*.yaml")]
-    kubectl(kubeconfig, "wait", "--for=condition=Established", *kinds)
+    kinds = [f"{path.stem}.{GROUP}" for path in CRDS.glob("*.yaml")]
+    kubectl(kubeconfig, "wait", "--for=condition=Established", *(f"crd/{kind}" for kind in kinds))
+    eventually("every kind can be listed", lambda: _listed(kubeconfig, kinds), limit_s=ACTIVE_LIMIT_S)
     _wait_until_refused(kubeconfig, list(_probes_of_admin()))
     _wait_until_refused(kubeconfig, _probes_of_worker(), f"--as={_account_user(WORKER_ACCOUNT)}")
     return Fencepost(kubeconfig, folder)
@@ -108,9 +110,14 @@ def kubectl(kubeconfig: Path, *arguments: str, stdin: str = "") -> str:
     return done.stdout
 
 
-def _run(kubeconfig: Path, *arguments: str, stdin: str) -> subprocess.CompletedProcess[str]:
+def _run(kubeconfig: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     command = ["kubectl", f"--kubeconfig={kubeconfig}", *arguments]
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=KUBECTL_LIMIT_S, check=False)
+
+
+def _listed(kubeconfig: Path, kinds: list[str]) -> bool:
+    """False for a moment after a CRD has been changed, as its storage begins anew."""
+    return _run(kubeconfig, "get", ",".join(kinds), "--all-namespaces", "--output=name").returncode == 0
 
 
 def _wait_until_refused(kubeconfig: Path, probes: list[Obj], *options: str) -> None:

@@ -48,7 +48,8 @@ def test_jobs_that_end_are_counted_by_how_and_are_neither_leased_nor_idle_any_mo
     draft.end_leased(a_job("load/1"), JobPhase.FAILED)
     draft.end_unleased(LOAD, JobPhase.CANCELLED)
 
-    assert draft.freeze().leases == draft.freeze().waiting == {}
+    assert not draft.freeze().leases
+    assert not draft.freeze().waiting
     assert [draft.total(phase) for phase in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED)] == [1, 1, 4]
     assert draft.freeze().done == 6
     assert draft.ended(LOAD)

@@ -291,13 +291,25 @@ async def test_a_watch_that_breaks_in_the_middle_is_a_lost_connection() -> None:
             await events_of(api)
 
 
-async def test_a_watch_on_which_nothing_comes_is_a_lost_connection() -> None:
+async def test_a_watch_on_which_nothing_more_comes_ends_after_a_while() -> None:
     released = asyncio.Event()
 
     async def handler(request: web.Request) -> web.StreamResponse:
         response = await stream(request, event_line("ADDED", name="etl-1"))
         await released.wait()
         return response
+
+    async with HttpServer(handler) as server, server.client(watch_silence_max_s=0.05) as api:
+        assert [event.type for event in await events_of(api)] == [EventType.ADDED]
+        released.set()
+
+
+async def test_a_watch_that_is_not_even_begun_is_a_lost_connection() -> None:
+    released = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        await released.wait()
+        return await stream(request)
 
     async with HttpServer(handler) as server, server.client(watch_silence_max_s=0.05) as api:
         with pytest.raises(ConnectionLostError):

@@ -1,0 +1,95 @@
+"""All that can be wrong with a DAG, found at once."""
+
+from dataclasses import replace
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from fencepost.core.check import CheckedDag, check_dag
+from fencepost.core.dag_spec import DagSpec
+from fencepost.core.definition import FAN_OUT_MAX, RUN_BYTES_MAX, Task
+from tests.unit.support.builders import NOW_S, a_definition, a_task
+
+ZONES = {"UTC": ZoneInfo("UTC"), "Europe/Berlin": ZoneInfo("Europe/Berlin")}
+
+
+def a_spec(*tasks: Task, params: dict[str, str] | None = None, crons: tuple[str, ...] = ()) -> DagSpec:
+    """A DAG of these tasks; of one if there are none."""
+    return DagSpec(a_definition(*(tasks or [a_task("a")]), params=tuple((params or {}).items())), crons)
+
+
+def checked(spec: DagSpec) -> CheckedDag:
+    """The DAG, which has nothing wrong with it."""
+    found = check_dag(spec, ZONES.get)
+    assert isinstance(found, CheckedDag), found
+    return found
+
+
+def problems(spec: DagSpec) -> list[str]:
+    """Everything that is wrong, as people read it."""
+    found = check_dag(spec, ZONES.get)
+    assert isinstance(found, list)
+    return [f"{problem.reason}: {problem}" for problem in found]
+
+
+def test_a_dag_that_is_right_comes_back_compiled() -> None:
+    dag = checked(a_spec(a_task("b", "a"), a_task("a"), crons=("0 3 * * *", "30 12 * * *")))
+
+    assert [task.name for task in dag.graph.order] == ["a", "b"]
+    assert [cron.text for cron in dag.crons] == ["0 3 * * *", "30 12 * * *"]
+
+
+def test_the_next_slot_is_the_first_of_any_expression_in_the_dags_zone() -> None:
+    spec = a_spec(crons=("0 15 * * *", "0 3 * * *"))
+
+    assert checked(spec).next_slot(NOW_S) == NOW_S + 2 * 3600
+    assert checked(replace(spec, time_zone="Europe/Berlin")).next_slot(NOW_S) == NOW_S + 1 * 3600
+
+
+def test_a_slot_at_a_moment_is_not_after_it() -> None:
+    assert checked(a_spec(crons=("0 13 * * *",))).next_slot(NOW_S) == NOW_S + 86_400
+
+
+@pytest.mark.parametrize("crons", [(), ("0 0 30 2 *",)])
+def test_a_dag_without_a_schedule_or_with_one_that_never_fires_has_no_next_slot(crons: tuple[str, ...]) -> None:
+    assert checked(a_spec(crons=crons)).next_slot(NOW_S) is None
+
+
+def test_everything_that_is_wrong_is_told_at_once_each_at_its_place() -> None:
+    a = replace(
+        a_task("a", "b"),
+        command=("echo", "$(params.zone)"),
+        args=("fine", "$(date)"),
+        env=(("DAY", "$(run.scheduledTime)"), ("ZONE", "$(oops")),
+    )
+    spec = replace(a_spec(a, params={"region": "eu"}, crons=("0 3 * * *", "61 * * * *")), time_zone="Mars/Olympus")
+
+    found = problems(spec)
+
+    assert [problem.split(":")[0] + ":" + problem.split(":")[1] for problem in found] == [
+        "UnknownParent: spec.tasks[0].dependsOn[0]",
+        "InvalidCron: spec.schedule.cron[1]",
+        "InvalidTimeZone: spec.schedule.timeZone",
+        "UnknownReference: spec.tasks[0].command[1]",
+        "UnknownReference: spec.tasks[0].args[1]",
+        "UnterminatedReference: spec.tasks[0].env[1].value",
+    ]
+
+
+def test_a_zone_that_does_not_exist_is_refused_with_an_example() -> None:
+    assert problems(replace(a_spec(), time_zone="Mars/Olympus")) == [
+        "InvalidTimeZone: spec.schedule.timeZone: 'Mars/Olympus' is no time zone; use an IANA name: Europe/Berlin"
+    ]
+
+
+def test_a_reference_to_a_param_of_the_dag_is_fine() -> None:
+    checked(a_spec(replace(a_task("a"), command=("echo", "$(params.region)")), params={"region": "eu"}))
+
+
+def test_a_dag_whose_runs_could_outgrow_an_object_is_refused_with_the_sizes() -> None:
+    tasks = [a_task(f"task-{number}", count=FAN_OUT_MAX) for number in range(6)]
+
+    (problem,) = problems(a_spec(*tasks))
+
+    assert problem.startswith("RunTooLarge: spec.tasks: a run of these 60000 jobs could grow to ")
+    assert problem.endswith(f" bytes, {RUN_BYTES_MAX} are allowed; split the DAG, or shorten the names of its tasks")

@@ -1,0 +1,190 @@
+"""What a mailbox becomes: stories, and the laws against any mailbox."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.core.plan_workers import MailboxPlan, Put, answered, busy_slots, plan_mailbox, token_of
+from fencepost.core.worker_record import MAILBOX_ENTRIES_MAX
+
+KEYS = st.sampled_from([f"k{number}" for number in range(8)])
+TOKENS = st.integers(1, 6)
+ENTRIES = st.dictionaries(KEYS, st.builds("{} {} 1".format, TOKENS, st.sampled_from(["Run", "Stop"])))
+Mailbox = tuple[dict[str, str], dict[str, str]]
+"""Entries and results, as they are stored."""
+PUTS = st.dictionaries(
+    KEYS, st.builds(lambda token, order: Put(token, f"{token} {order} 1"), TOKENS, st.sampled_from(["Run", "Stop"]))
+)
+REMOVALS = st.dictionaries(KEYS, TOKENS)
+
+
+@st.composite
+def mailboxes(draw: st.DrawFn) -> Mailbox:
+    """Any entries, with such results as the API server lets stand: of an entry that is there, of no later token."""
+    leases = draw(ENTRIES)
+    answers = {key: draw(st.sampled_from([None, token_of(text), token_of(text) - 1])) for key, text in leases.items()}
+    return leases, {key: f"{token} Succeeded" for key, token in answers.items() if token is not None}
+
+
+def plan(
+    leases: Mapping[str, str],
+    *,
+    results: Mapping[str, str] | None = None,
+    slots: int = 1,
+    puts: Mapping[str, str] | None = None,
+    removals: Mapping[str, int] | None = None,
+) -> MailboxPlan:
+    """A plan in which nothing happens unless it is said."""
+    wishes = {key: Put(token_of(text), text) for key, text in (puts or {}).items()}
+    return plan_mailbox(leases, results or {}, slots, wishes, removals or {})
+
+
+# Stories.
+
+
+def test_a_lease_is_delivered_to_a_free_slot() -> None:
+    assert plan({}, puts={"a": "1 Run"}) == MailboxPlan({"a": "1 Run"}, changed=True)
+
+
+def test_a_lease_that_finds_every_slot_taken_is_refused() -> None:
+    assert plan({"a": "1 Run"}, puts={"b": "1 Run"}) == MailboxPlan({"a": "1 Run"}, changed=False, refused=("b",))
+
+
+def test_a_result_frees_the_slot_before_its_entry_has_gone() -> None:
+    found = plan({"a": "1 Run"}, results={"a": "1 Succeeded"}, puts={"b": "1 Run"})
+
+    assert found.leases == {"a": "1 Run", "b": "1 Run"}
+
+
+def test_a_result_of_an_older_lease_frees_nothing() -> None:
+    assert plan({"a": "2 Run"}, results={"a": "1 Succeeded"}, puts={"b": "1 Run"}).refused == ("b",)
+
+
+def test_a_slot_freed_by_a_removal_is_filled_in_the_same_write() -> None:
+    found = plan({"a": "1 Run"}, puts={"b": "1 Run"}, removals={"a": 1})
+
+    assert found == MailboxPlan({"b": "1 Run"}, changed=True)
+
+
+def test_an_entry_under_a_later_token_is_not_taken_away() -> None:
+    assert plan({"a": "2 Run"}, removals={"a": 1}) == MailboxPlan({"a": "2 Run"}, changed=False)
+
+
+def test_a_job_is_told_to_stop_under_the_token_it_runs_under() -> None:
+    assert plan({"a": "1 Run"}, puts={"a": "1 Stop"}).leases == {"a": "1 Stop"}
+
+
+def test_a_delivery_that_comes_late_does_not_replace_a_later_one() -> None:
+    assert plan({"a": "2 Run"}, puts={"a": "1 Run"}) == MailboxPlan({"a": "2 Run"}, changed=False)
+
+
+def test_a_delivery_that_comes_late_waits_until_the_later_entry_has_gone() -> None:
+    assert plan({"a": "2 Run"}, puts={"a": "1 Run"}, removals={"a": 2}) == MailboxPlan({}, changed=True)
+
+
+def test_a_later_lease_of_a_job_takes_the_slot_of_the_one_it_replaces() -> None:
+    assert plan({"a": "1 Run"}, puts={"a": "2 Run"}) == MailboxPlan({"a": "2 Run"}, changed=True)
+
+
+def test_a_later_lease_of_a_job_that_has_ended_needs_a_slot_like_any_other() -> None:
+    ended = {"a": "1 Run"}
+    results = {"a": "1 Failed"}
+
+    assert plan(ended, results=results, puts={"a": "2 Run"}).leases == {"a": "2 Run"}
+    assert plan({**ended, "b": "1 Run"}, results=results, puts={"a": "2 Run"}).refused == ("a",)
+
+
+def test_a_mailbox_that_holds_too_much_takes_nothing_new_but_still_changes() -> None:
+    full = {f"k{number}": "1 Run" for number in range(MAILBOX_ENTRIES_MAX)}
+    results = dict.fromkeys(full, "1 Succeeded")
+
+    assert plan(full, results=results, slots=32, puts={"x": "1 Run"}).refused == ("x",)
+    assert plan(full, results=results, slots=32, puts={"k0": "2 Run"}).leases == {**full, "k0": "2 Run"}
+
+
+def test_a_mailbox_fuller_than_its_slots_still_takes_a_stop() -> None:
+    found = plan({"a": "1 Run", "b": "1 Run"}, puts={"a": "1 Stop", "b": "2 Run", "c": "1 Run"})
+
+    assert found == MailboxPlan({"a": "1 Stop", "b": "2 Run"}, changed=True, refused=("c",))
+
+
+def test_an_entry_is_answered_only_under_its_own_token() -> None:
+    assert answered("a", "1 Run", {"a": "1 Failed"})
+    assert not answered("a", "2 Run", {"a": "1 Failed"})
+    assert not answered("a", "1 Run", {"b": "1 Failed"})
+
+
+def test_the_first_word_is_the_token() -> None:
+    assert token_of("17 Run 1 600") == 17
+    with pytest.raises(ValueError):
+        token_of("Run 17")
+
+
+# Laws.
+
+
+@given(mailboxes(), st.integers(1, 4), PUTS, REMOVALS)
+def test_no_write_takes_more_slots_than_there_are(
+    mailbox: Mailbox, slots: int, puts: dict[str, Put], removals: dict[str, int]
+) -> None:
+    leases, results = mailbox
+    found = plan_mailbox(leases, results, slots, puts, removals)
+
+    before = busy_slots({key: text for key, text in leases.items() if token_of(text) > removals.get(key, -1)}, results)
+    assert busy_slots(found.leases, results) <= max(slots, before)
+
+
+@given(mailboxes(), st.integers(1, 4), PUTS, REMOVALS)
+def test_each_put_is_delivered_refused_or_already_outdone(
+    mailbox: Mailbox, slots: int, puts: dict[str, Put], removals: dict[str, int]
+) -> None:
+    leases, results = mailbox
+    found = plan_mailbox(leases, results, slots, puts, removals)
+
+    for key, put in puts.items():
+        delivered = found.leases.get(key) == put.text
+        outdone = key in leases and token_of(leases[key]) > put.token
+        assert delivered + outdone + (key in found.refused) == 1
+    assert not found.refused or busy_slots(found.leases, results) >= slots
+
+
+@given(mailboxes(), st.integers(1, 4), PUTS, REMOVALS)
+def test_tokens_never_fall_and_only_what_a_removal_names_goes_away(
+    mailbox: Mailbox, slots: int, puts: dict[str, Put], removals: dict[str, int]
+) -> None:
+    leases, results = mailbox
+    found = plan_mailbox(leases, results, slots, puts, removals)
+
+    for key, text in leases.items():
+        if key in found.leases:
+            assert token_of(found.leases[key]) >= token_of(text)
+        else:
+            assert token_of(text) <= removals[key]
+    assert set(found.leases) <= {*leases, *puts}
+
+
+@given(mailboxes(), st.integers(1, 4), PUTS, REMOVALS)
+def test_the_same_wishes_change_a_mailbox_once(
+    mailbox: Mailbox, slots: int, puts: dict[str, Put], removals: dict[str, int]
+) -> None:
+    leases, results = mailbox
+    puts = {key: put for key, put in puts.items() if key not in leases or token_of(leases[key]) <= put.token}
+    found = plan_mailbox(leases, results, slots, puts, removals)
+    again = plan_mailbox(found.leases, results, slots, puts, removals)
+
+    assert (again.leases, again.changed, set(again.refused)) == (found.leases, False, set(found.refused))
+    assert found.changed == (found.leases != leases)
+
+
+@given(st.integers(0, 70), st.integers(0, 70), st.integers(1, 32))
+def test_a_mailbox_never_grows_beyond_its_limit(present: int, added: int, slots: int) -> None:
+    present = min(present, MAILBOX_ENTRIES_MAX)
+    leases = {f"old{number}": "1 Run" for number in range(present)}
+    results = dict.fromkeys(leases, "1 Succeeded")
+    puts = {f"new{number}": Put(1, "1 Run") for number in range(added)}
+
+    found = plan_mailbox(leases, results, slots, puts, {})
+
+    assert len(found.leases) == min(MAILBOX_ENTRIES_MAX, present + min(added, slots))
