@@ -3,6 +3,7 @@
 The same for a run that exists and for one that is only about to be created: its first leases stand in its first write.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,8 @@ from fencepost.loops.definitions import Compiled
 from fencepost.loops.mailboxes import Mailboxes
 from fencepost.loops.pool_desk import PoolDesk
 from fencepost.observe.workers import WorkerCache
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,10 @@ def gather_facts(
         view = workers.get(lease.worker)
         text = view.worker.results.get(str(key)) if view is not None else None
         if text is not None and token_of(text) == lease.token:
-            reports.append(Report(lease.worker, job, decode_result(text)))
+            try:
+                reports.append(Report(lease.worker, job, decode_result(text)))
+            except ValueError as error:
+                log.error("result %s of worker %s cannot be read: %s", key, lease.worker, error)
         if view is None or view.worker.fenced:
             lost.add(lease.worker)
         if mailboxes.withdrawn(lease.worker, key) == lease.token:

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from fencepost.api import names as wire
 from fencepost.api.read import read_dag
 from fencepost.api.revisions import definition_data, definition_hash
 from fencepost.api.times import parse_time
@@ -58,7 +59,7 @@ class DagView:
         """As much of the object as a write of its status needs."""
         namespace, name = self.key
         meta = {"namespace": namespace, "name": name, "uid": self.uid, "resourceVersion": str(self.version)}
-        return {"apiVersion": "fencepost.dev/v1alpha1", "kind": "DAG", "metadata": meta}
+        return {"apiVersion": wire.API_VERSION, "kind": wire.DAGS.kind, "metadata": meta}
 
 
 def _slim(checked: CheckedDag) -> CheckedDag:

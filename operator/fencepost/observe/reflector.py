@@ -68,7 +68,7 @@ async def list_page_by_page(
         page = await api.list(kind, namespace, label_selector=label_selector, limit=PAGE_SIZE, continue_token=token)
         for obj in page.items:
             seen.add(name_of(obj))
-            cache.upsert(obj)
+            take_in(kind, cache, obj)
         token = page.continue_token
         if not token:
             break
@@ -76,6 +76,14 @@ async def list_page_by_page(
         if name not in seen and known <= int(page.resource_version) and gone_if(name):
             cache.remove(name, int(page.resource_version))
     return page.resource_version
+
+
+def take_in(kind: Kind, cache: Cache, obj: Obj) -> None:
+    """Hand an object to a cache. Whatever it fails on concerns that object alone and never ends a list or a watch."""
+    try:
+        cache.upsert(obj)
+    except Exception:
+        log.exception("%s %s could not be taken in", kind, "/".join(name_of(obj)))
 
 
 class Reflector:
@@ -146,7 +154,7 @@ class Reflector:
                 if event.type is EventType.DELETED:
                     self._cache.remove(name_of(event.object), int(reached))
                 elif event.type is not EventType.BOOKMARK:
-                    self._cache.upsert(event.object)
+                    take_in(self._kind, self._cache, event.object)
         except GoneError:
             raise
         except ApiError:

@@ -1,15 +1,19 @@
 """All Workers as this replica sees them."""
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from fencepost.api.read import read_worker
+from fencepost.core.names import parse_mailbox_key
+from fencepost.core.plan_workers import token_of
 from fencepost.core.worker_record import WorkerRecord
 from fencepost.kube.protocol import Obj
 from fencepost.observe.reflector import ObjectName, version_of
 
 log = logging.getLogger(__name__)
+
+_NOTHING = WorkerRecord(pool="", slots=1)
 
 
 @dataclass(slots=True)
@@ -63,6 +67,12 @@ class WorkerCache:
             if old is not None:
                 self._drop(old)
             return
+        before = old.worker if old is not None else _NOTHING
+        worker = replace(
+            worker,
+            leases=_legible(name, worker.leases, before.leases),
+            results=_legible(name, worker.results, before.results),
+        )
         view = WorkerView(name, meta["uid"], version, worker, obj)
         self._workers[name] = view
         self._on_change(view, old)
@@ -82,3 +92,21 @@ class WorkerCache:
     def _drop(self, view: WorkerView) -> None:
         del self._workers[view.name]
         self._on_gone(view)
+
+
+def _legible(worker: str, entries: Mapping[str, str], before: Mapping[str, str]) -> Mapping[str, str]:
+    """The map itself, unless somebody has garbled it: then without what has no key or no token. What stood there before
+    has been looked at before."""
+    garbled = [key for key, text in entries.items() if before.get(key) != text and not _is_legible(key, text)]
+    for key in garbled:
+        log.error("entry %r of worker %s cannot be read: it is passed over", key, worker, extra={"worker": worker})
+    return {key: text for key, text in entries.items() if key not in garbled} if garbled else entries
+
+
+def _is_legible(key: str, text: str) -> bool:
+    try:
+        parse_mailbox_key(key)
+        token_of(text)
+    except ValueError:
+        return False
+    return True
