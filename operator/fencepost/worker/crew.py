@@ -13,7 +13,7 @@ from fencepost.worker.preparation import Preparation
 from fencepost.worker.runner import Runner
 from fencepost.worker.texts import result_message
 
-ABANDON_PATIENCE_S: Final = 5.0
+ABANDON_PATIENCE_S: Final = 1.0
 """How long the worker, when it has to go, waits for killed jobs; one that hangs in the kernel does not keep it."""
 
 log = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ from fencepost.api.codec import decode_entry, encode_result
 from fencepost.core.names import MailboxKey, parse_mailbox_key
 from fencepost.core.plan_workers import token_of
 from fencepost.core.run_state import Entry, Order, Outcome, Result
+from fencepost.worker.texts import result_message
 
 DEPARTED_MAX: Final = 10_000
 """Keys without an entry whose last token is remembered; about 2 MB."""
@@ -208,4 +209,4 @@ def _read_entry(text: str) -> Entry:
 
 
 def _never_started(token: int, outcome: Outcome, message: str) -> Result:
-    return Result(token, outcome, exit_code=None, started_at_s=None, ended_at_s=None, message=message)
+    return Result(token, outcome, exit_code=None, started_at_s=None, ended_at_s=None, message=result_message(message))

@@ -150,7 +150,8 @@ class Worker:
             return
         for action in self._mailbox.read(entries_of(worker)):
             self._act(action)
-        self._reporter.touch()
+        if self._reporter.behind:
+            self._reporter.touch()
         self._changed.set()
 
     def _act(self, action: Action) -> None:

@@ -1,14 +1,15 @@
 """`$(…)`: one pass, no surprise; what cannot be resolved is refused at apply with the words to write instead."""
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
 from fencepost.core.substitution import (
     REFERENCES,
     UnresolvedReferenceError,
     check_references,
     substitute,
 )
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 VALUES = {"params.region": "eu", "index": "3", "token": "7"}
 FRAGMENTS = st.sampled_from(["$", "(", ")", "$(", "$$(", "$(index)", "$$(index)", "$(params.region)", "$(nope)", "a"])
@@ -107,7 +108,7 @@ def test_a_long_text_is_quoted_in_short() -> None:
 @example("$$($(index)")
 def test_what_the_check_accepts_can_be_substituted_and_what_it_refuses_cannot(text: str) -> None:
     accepted = not check_references(text, ("region",))
-    values = {name: "v" for name in REFERENCES} | {"params.region": "v"}
+    values = dict.fromkeys(REFERENCES, "v") | {"params.region": "v"}
     if accepted:
         substitute(text, values)
     else:

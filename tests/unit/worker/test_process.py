@@ -262,12 +262,12 @@ async def test_a_grandchild_that_left_the_group_and_holds_the_pipe_does_not_hang
 
 
 async def test_a_job_that_closes_its_output_is_waited_for(bench: Bench) -> None:
-    job = await bench.start("sh", "-c", "exec >&- 2>&-; read line < /dev/zero; sleep 1000")
+    job = await bench.start("sh", "-c", "exec >&- 2>&-; touch closed; until test -e go; do sleep 0.01; done; exit 7")
     waiting = asyncio.ensure_future(job.wait())
-    await asyncio.sleep(0.1)
-    assert not waiting.done()
-    job.signal(signal.SIGKILL)
-    assert (await asyncio.wait_for(waiting, LIMIT_S)).exit_code == -9
+    [folder] = bench.left()
+    await until((folder / "closed").exists)
+    (folder / "go").touch()
+    assert (await asyncio.wait_for(waiting, LIMIT_S)).exit_code == 7
 
 
 async def test_a_guardian_that_was_killed_is_replaced_before_the_next_job(bench: Bench) -> None:
