@@ -10,7 +10,6 @@ import asyncio
 import cProfile
 import logging
 import os
-import signal
 import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -172,38 +171,36 @@ class Replica:
 
     def unready(self) -> str:
         """What is still missing before this replica can plan; empty when nothing is."""
-        if not self.scheduler.synced:
+        if not self.scheduler.filled.is_set():
             return "the caches are not filled yet"
         return "" if self._kopf_ready.is_set() else "the pools are not known yet"
 
     async def run(self, access: Access) -> int:
-        """Until SIGTERM or SIGINT; then hand everything over and end."""
-        scheduler = self.scheduler
+        """Until SIGTERM or SIGINT; then hand everything over and end. EXIT_FAILED if a part of it ended by itself."""
+        scheduler, stop = self.scheduler, self._stop
         pools = asyncio.create_task(
-            follow_pools(access, self._clock, scheduler.pool_changed, scheduler.pool_gone, self._kopf_ready, self._stop)
+            follow_pools(access, self._clock, scheduler.pool_changed, scheduler.pool_gone, self._kopf_ready, stop)
         )
-        await self._kopf_ready.wait()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
-        work: list[asyncio.Task[None]] = [
-            asyncio.create_task(scheduler.run()),
-            asyncio.create_task(self.leadership.run()),
-        ]
-        stopping = asyncio.create_task(self._stop.wait())
-        ends: list[asyncio.Task[Any]] = [stopping, pools, *work]
-        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        work = [asyncio.create_task(scheduler.run()), asyncio.create_task(self._lead())]
+        stopping = asyncio.create_task(stop.wait())
+        parts: list[asyncio.Task[Any]] = [stopping, pools, *work]
+        await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        failed = [task for task in work if task.done()]
         log.info("stopping")
-        self._stop.set()
+        stop.set()
         await self.leadership.step_down()
         await scheduler.close()
         for task in work:
             task.cancel()
         await asyncio.gather(*work, pools, return_exceptions=True)
-        failed = [task for task in done if task in work and not task.cancelled()]
         for task in failed:
             task.result()
         return EXIT_FAILED if failed else 0
+
+    async def _lead(self) -> None:
+        """Lead once the caches are filled: a replica that cannot plan yet should not take shards from one that can."""
+        await self.scheduler.filled.wait()
+        await self.leadership.run()
 
 
 async def _work(args: argparse.Namespace, access: Access) -> int:

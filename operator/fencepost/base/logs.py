@@ -8,6 +8,8 @@ from typing import Any
 from fencepost.api.times import format_time
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_KOPFS_OWN = frozenset({"settings", "k8s_skip"})
+"""What kopf tells its own handlers by extra fields; which object it is about (`k8s_ref`) is kept."""
 _FORMATS = ("auto", "json", "text")
 
 
@@ -55,4 +57,4 @@ def configure_logging(form: str = "auto", level: str = "info") -> None:
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
-    return {key: value for key, value in vars(record).items() if key not in _STANDARD}
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD | _KOPFS_OWN}

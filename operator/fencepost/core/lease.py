@@ -9,7 +9,7 @@ away meanwhile, he starts to count again. Then the place is free for the next ca
 The ticket is a replica's member Lease, and a coin is a renewal. One renewal keeps all shards that the replica leads,
 whose own Leases are written only when they change hands. The driver's side is `TrustWindow`: a replica acts from the
 moment *before* its last successful renewal was sent, for the Lease's duration less a margin. The warden's side is
-`Contact` and `silent`: a member is dead when its Lease has not changed for its whole duration, by the clock of the
+`Contact` and `silent_at_s`: a member is dead when its Lease has not changed for its whole duration, by the clock of the
 observer, who had contact to the API server all that time. Towing is deleting the dead member's Lease *at the version
 that stood still*: it succeeds only if there was no renewal, and no renewal can succeed after it. Only then does anyone
 take the dead member's shards, each with an epoch one higher than the last.
@@ -30,21 +30,20 @@ class LeaseTimes:
 
     duration_s: int = 10
     """How long others look at a member Lease that does not change before they delete it. Whole seconds on the wire."""
-    renewal_s: float = 3.0
-    """From the start of one renewal to the start of the next."""
-    margin_s: float = 2.0
-    """How much earlier we stop than others may begin: covers clocks that run at different speeds."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.duration_s <= DURATION_S_MAX:
-            raise ValueError(
-                f"a lease of {self.duration_s} s is not within 1 to {DURATION_S_MAX} s: choose one that is"
-            )
-        if self.margin_s <= 0 or not 0 < self.renewal_s < self.contact_gap_s:
-            raise ValueError(
-                f"a lease of {self.duration_s} s with a margin of {self.margin_s:g} s cannot be renewed every "
-                f"{self.renewal_s:g} s: the duration must be more than the margin and twice the renewal"
-            )
+            raise ValueError(f"a lease of {self.duration_s} s is impossible: choose from 1 to {DURATION_S_MAX} s")
+
+    @property
+    def renewal_s(self) -> float:
+        """From the start of one renewal to the start of the next; also how long its answer is waited for."""
+        return 0.3 * self.duration_s
+
+    @property
+    def margin_s(self) -> float:
+        """How much earlier we stop than others may begin: covers clocks that run at different speeds."""
+        return 0.2 * self.duration_s
 
     @property
     def contact_gap_s(self) -> float:
@@ -68,7 +67,7 @@ class TrustWindow:
     3. The deletion names v, so v was A's last renewal, and A's window closed `margin_s` before the deletion.
 
     This holds however long a request or an answer takes, and whoever is frozen in between. It needs clocks that differ
-    in *speed* by less than margin/duration (20% by default), and nobody who deletes member Leases by hand. It says
+    in *speed* by less than margin/duration (a fifth), and nobody who deletes member Leases by hand. It says
     nothing about a write that was sent inside the window and arrives late: that one meets a compare-and-swap, and the
     epoch fence.
     """
@@ -144,7 +143,7 @@ class Step(Enum):
     """What to do about a shard now."""
 
     KEEP = auto()
-    """We lead it and should; or our last write has not come back to us yet."""
+    """We lead it and should."""
     WAIT = auto()
     """Another leads it, or is about to."""
     MEND = auto()

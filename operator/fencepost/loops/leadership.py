@@ -30,6 +30,7 @@ from fencepost.loops.membership import Membership
 
 log = logging.getLogger(__name__)
 
+NEVER = float("inf")
 RETRY_S = 0.5
 DRAIN_S_MAX = 1.0
 """How long the scheduler may take to stop acting for a shard; after that `holds` says no in any case."""
@@ -166,7 +167,8 @@ class Leadership:
         ]
         leaders = assign(self._shards, ring)
         wake_at_s += [self._start_step(group, shard, leaders[shard], now_s) for shard in range(self._shards)]
-        return min(wake_at_s) - now_s
+        wake_s = min(wake_at_s) - now_s
+        return None if wake_s == NEVER else wake_s
 
     def _own_lease_vanished(self) -> bool:
         version = self._membership.lease_version
@@ -176,18 +178,18 @@ class Leadership:
     def _start_fence(self, group: asyncio.TaskGroup, identity: str, seen: SeenMember, now_s: float) -> float:
         """Delete the Lease of a member that has been silent for long enough; when to look at it again."""
         if identity in self._steps or seen.uid in self._fenced:
-            return float("inf")  # the end of the step, or the watch, wakes us
+            return NEVER  # the end of the step, or the watch, wakes us
         at_s = silent_at_s(seen.record, seen.seen_s, self._membership.contact, self._times)
         if now_s >= at_s:
             self._start(group, identity, self._fence(identity, seen))
-            return float("inf")
+            return NEVER
         return at_s
 
     def _start_step(self, group: asyncio.TaskGroup, shard: int, leader: str, now_s: float) -> float:
         """Start what is to be done for one shard; when to look at it again."""
         seen = self._watch.shards.get(shard)
         if shard in self._steps or self._watch.version < self._written.get(shard, 0):
-            return float("inf")  # the end of the step, or the watch, wakes us
+            return NEVER  # the end of the step, or the watch, wakes us
         record = None if seen is None else seen.record
         holder_exists = record is not None and record.holder in self._ring
         stray_at_s = self._stray_at_s(shard, is_led(record, holder_exists), now_s)
@@ -199,13 +201,13 @@ class Leadership:
         action = self._action(step, shard, seen)
         if action is not None:
             self._start(group, shard, action)
-        return stray_at_s if now_s < stray_at_s else float("inf")
+        return stray_at_s if now_s < stray_at_s else NEVER
 
     def _stray_at_s(self, shard: int, led: bool, now_s: float) -> float:
         """When anyone may take the shard if nobody leads it until then."""
         if led or shard in self._astray:
             self._unled_since_s.pop(shard, None)
-            return float("inf")
+            return NEVER
         since_s = self._unled_since_s.setdefault(shard, now_s)
         return stray_at_s(since_s, self._membership.contact, self._times)
 

@@ -95,9 +95,13 @@ def member_record(obj: Obj) -> MemberRecord:
     return MemberRecord(version=obj["metadata"]["resourceVersion"], duration_s=duration_s)
 
 
-def is_going(obj: Obj) -> bool:
-    """Whether somebody has deleted it and a finalizer keeps it: it counts as gone, and cannot be brought back."""
-    return "deletionTimestamp" in obj["metadata"]
+def counts_as_gone(member: Obj) -> bool:
+    """Whether a member Lease that is there is gone for everybody, its owner too, as it cannot come back as it was.
+
+    It has been deleted and only a finalizer keeps it, or it has lost the label by which it is watched.
+    """
+    metadata = member["metadata"]
+    return "deletionTimestamp" in metadata or (metadata.get("labels") or {}).get(ROLE_LABEL) != ROLE_MEMBER
 
 
 def micro_time(unix_s: float) -> str:

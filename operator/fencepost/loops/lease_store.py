@@ -60,7 +60,7 @@ class LeaseStore:
         """
         epoch = max(epoch_floor, await self._epoch_max(shard))
         wanted = shard_object(self._namespace, shard, self._shards, epoch)
-        log.info("Lease of shard %d is made anew at epoch %d", shard, epoch, extra={"shard": shard, "epoch": epoch})
+        log.info("the Lease of shard %d is made, at epoch %d", shard, epoch, extra={"shard": shard, "epoch": epoch})
         if stored is not None:
             return await self._replace(stored, wanted)
         try:

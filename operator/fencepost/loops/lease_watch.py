@@ -24,7 +24,7 @@ from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Api, EventType, Obj, ObjectList
 from fencepost.loops.lease_objects import (
     SELECTOR,
-    is_going,
+    counts_as_gone,
     member_of_lease,
     member_record,
     shard_of_lease,
@@ -115,7 +115,7 @@ class LeaseWatch:
         if (shard := shard_of_lease(obj)) is not None:
             self._take_shard(shard, obj, gone=gone)
         elif (identity := member_of_lease(obj)) is not None:
-            self._take_member(identity, obj, gone=gone or is_going(obj))
+            self._take_member(identity, obj, gone=gone or counts_as_gone(obj))
 
     def _take_shard(self, shard: int, obj: Obj, *, gone: bool) -> None:
         if gone:

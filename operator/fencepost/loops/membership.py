@@ -19,7 +19,7 @@ from fencepost.core.lease import CLOSED, NO_CONTACT, LeaseTimes, trust_window
 from fencepost.core.names import member_lease_name
 from fencepost.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
 from fencepost.kube.protocol import Api, Obj
-from fencepost.loops.lease_objects import is_going, member_object, micro_time, over
+from fencepost.loops.lease_objects import counts_as_gone, member_object, micro_time, over
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +130,7 @@ class Membership:
         try:
             if self._lease is None:
                 return await self._api.create(LEASES, wanted)
+            # It carries the UID: a PUT of a Lease that is gone would otherwise create another one.
             return await self._api.replace(LEASES, over(self._lease, wanted))
         except (ConflictError, NotFoundError, AlreadyExistsError):
             return None
@@ -140,10 +141,10 @@ class Membership:
             stored = await self._api.get(LEASES, self._namespace, member_lease_name(self.identity))
         except NotFoundError:
             return False
-        if is_going(stored):
+        if counts_as_gone(stored):
             return False
         if self._lease is None:  # an answer to our create was lost, or somebody else has drawn our name
-            ours: bool = stored["spec"]["acquireTime"] == micro_time(self._joined_s)
+            ours = bool(stored["spec"].get("acquireTime") == micro_time(self._joined_s))
         else:
             ours = stored["metadata"]["uid"] == self._lease["metadata"]["uid"]
         if ours:

@@ -17,7 +17,7 @@ import itertools
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import kopf
@@ -70,7 +70,7 @@ def _take_signals_back(stop: asyncio.Event) -> None:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
 
 
-async def _end(tasks: "set[asyncio.Task[Any]] | list[asyncio.Task[Any]]") -> None:
+async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     for outcome in await asyncio.gather(*tasks, return_exceptions=True):

@@ -65,7 +65,10 @@ class Scheduler:
         ready = Shards(shards, holds)
         writers = Writers(window_s)
         self._acquired: dict[int, int] = {}
-        self._checked_s = clock.steady_s()
+        self._checked_s: float | None = None
+        """When `_check` last had its turn; None until its first one, however long the caches take to fill."""
+        self.filled = asyncio.Event()
+        """Set once every cache has had its first list, and the pools are known."""
         self._news = asyncio.Event()
         self.world = World(
             api=api,
@@ -98,6 +101,8 @@ class Scheduler:
                 group.create_task(reflector.run())
             for reflector in self._reflectors:
                 await reflector.synced.wait()
+            await self._read_pools()
+            self.filled.set()
             group.create_task(self._dags.tick())
             group.create_task(self._check())
             await self._pass_barriers()
@@ -108,13 +113,10 @@ class Scheduler:
 
     def stuck(self) -> str:
         """Which loop has made no progress for too long; empty when all have. A replica that is stuck must not lead."""
+        if self._checked_s is None:
+            return ""
         silent_s = self.world.clock.steady_s() - self._checked_s
         return f"the scheduler has made no progress for {silent_s:.0f} s" if silent_s > STUCK_S else ""
-
-    @property
-    def synced(self) -> bool:
-        """Whether every cache has had its first list."""
-        return all(reflector.synced.is_set() for reflector in self._reflectors)
 
     def acquired(self, shard: int, epoch: int) -> None:
         """Leadership has acquired a shard: it is planned for once the barrier has been passed."""
@@ -165,6 +167,19 @@ class Scheduler:
                 on_contact=contact,
             ),
         ]
+
+    async def _read_pools(self) -> None:
+        """Know every pool before the first plan: a DAG whose pool is merely not known yet is not at fault."""
+        while True:
+            try:
+                pools = await self.world.api.list(wire.WORKER_POOLS)
+            except ApiError as error:
+                log.warning("the pools cannot be read: %s; trying again", error)
+                await self.world.clock.sleep(BARRIER_RETRY_S)
+                continue
+            for pool in pools.items:
+                self.pool_changed(pool)
+            return
 
     async def _pass_barriers(self) -> None:
         while True:

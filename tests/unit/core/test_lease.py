@@ -21,7 +21,7 @@ from fencepost.core.lease import (
     trust_window,
 )
 
-TIMES = LeaseTimes(duration_s=10, renewal_s=3, margin_s=2)
+TIMES = LeaseTimes(duration_s=10)
 IN_TOUCH = Contact(since_s=0, last_s=100)
 
 
@@ -53,20 +53,19 @@ def test_who_has_never_renewed_is_never_trusted() -> None:
     assert not CLOSED.holds(-1e9)
 
 
-@pytest.mark.parametrize(
-    "times",
-    [
-        {"duration_s": 0},
-        {"duration_s": DURATION_S_MAX + 1},
-        {"margin_s": 0},
-        {"renewal_s": 0},
-        {"duration_s": 8},
-        {"duration_s": 10, "renewal_s": 4, "margin_s": 2},
-    ],
-)
-def test_times_that_leave_no_room_for_a_lost_renewal_are_refused(times: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="a lease of"):
-        LeaseTimes(**times)  # type: ignore[arg-type]
+@pytest.mark.parametrize("duration_s", [-1, 0, DURATION_S_MAX + 1])
+def test_a_lease_too_short_for_whole_seconds_or_too_long_to_wait_for_is_refused(duration_s: int) -> None:
+    with pytest.raises(ValueError, match=f"a lease of {duration_s} s is impossible: choose from 1 to 300 s"):
+        LeaseTimes(duration_s)
+
+
+@given(st.integers(1, DURATION_S_MAX))
+def test_whatever_its_duration_a_lease_survives_one_lost_renewal(duration_s: int) -> None:
+    times = LeaseTimes(duration_s)
+
+    assert trust_window(0, times).holds(2 * times.renewal_s)
+    assert times.renewal_s < times.contact_gap_s
+    assert times.renewal_s + times.contact_gap_s < duration_s
 
 
 # The warden.

@@ -47,20 +47,19 @@ class Cluster:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.methods.add(request.method)
         self.tokens.append(request.headers.get("Authorization", ""))
-        match request.path:
-            case "/apis":
+        match request.path.split("/")[1:]:
+            case ["api"]:
+                return web.json_response({"versions": ["v1"]})
+            case ["apis"]:
                 version = {"version": VERSION}
-                body: Any = {"groups": [{"name": GROUP, "versions": [version], "preferredVersion": version}]}
-            case "/api":
-                body = {"versions": []}
-            case path if path.endswith("workerpools"):
-                return await (self._watch(request) if "watch" in request.query else self._list())
-            case path if path.endswith(VERSION):
-                kind = {"kind": "WorkerPool", "singularName": "workerpool", "namespaced": False, "verbs": ["watch"]}
-                body = {"resources": [{"name": "workerpools", **kind}]}
+                group = {"name": GROUP, "versions": [version], "preferredVersion": version}
+                return web.json_response({"groups": [group]})
+            case ["api", "v1"]:
+                return web.json_response({"resources": [resource("Namespace")]})
+            case ["apis", _, _]:
+                return web.json_response({"resources": [resource("WorkerPool")]})
             case _:
-                return web.json_response({"kind": "Status", "code": 404}, status=404)
-        return web.json_response(body)
+                return await (self._watch(request) if "watch" in request.query else self._list())
 
     async def _list(self) -> web.Response:
         if self.refusals:
@@ -73,6 +72,11 @@ class Cluster:
         while line := await self.lines.get():
             await response.write(line)
         return response
+
+
+def resource(kind: str) -> dict[str, Any]:
+    name = kind.lower()
+    return {"name": f"{name}s", "singularName": name, "kind": kind, "namespaced": False, "verbs": ["list", "watch"]}
 
 
 def pool(name: str, version: str = "1") -> dict[str, Any]:
@@ -100,7 +104,7 @@ class Listener:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(LIMIT_S):
-            while not condition():
+            while not condition():  # noqa: ASYNC110 - what changes is in other hands
                 await asyncio.sleep(0.01)
 
 
