@@ -42,6 +42,12 @@ def renewed_lease(lease: Obj, mailbox_seen: str, now_s: float) -> Obj:
     }
 
 
+def owned_lease(lease: Obj, worker: Obj) -> Obj:
+    """The Lease with its Worker as owner."""
+    owner = {"apiVersion": API_VERSION, "kind": WORKERS.kind, "name": worker["metadata"]["name"], "uid": uid_of(worker)}
+    return {**lease, "metadata": {**lease["metadata"], "ownerReferences": [owner]}}
+
+
 def worker_object(settings: WorkerSettings) -> Obj:
     """A new Worker, with an empty mailbox."""
     return {

@@ -14,7 +14,7 @@ from fencepost.base.clock import Clock
 from fencepost.kube.errors import AlreadyExistsError, ApiError, InvalidError
 from fencepost.kube.protocol import Api, Obj
 from fencepost.worker.backoff import Backoff
-from fencepost.worker.objects import lease_object, renewed_lease, worker_object
+from fencepost.worker.objects import lease_object, owned_lease, renewed_lease, worker_object
 from fencepost.worker.settings import WorkerSettings
 
 RETRY_FIRST_S: Final = 0.5
@@ -32,6 +32,7 @@ class Registration:
     """A worker that exists."""
 
     lease: Obj
+    """Owned by the Worker from its next renewal on: when an operator deletes the Worker of the dead, its Lease goes."""
     renewed_at_s: float
     """By the steady clock, before the newest write of the Lease was sent."""
     worker: Obj
@@ -51,7 +52,7 @@ async def register(api: Api, clock: Clock, settings: WorkerSettings) -> Registra
             log.warning("worker %s cannot register yet: %s; again in %.1f s", settings.name, error, delay_s)
             await clock.sleep(delay_s)
         else:
-            return Registration(lease, renewed_at_s, worker)
+            return Registration(owned_lease(lease, worker), renewed_at_s, worker)
 
 
 async def _lease(api: Api, clock: Clock, settings: WorkerSettings) -> tuple[Obj, float]:
