@@ -65,5 +65,11 @@ kind-up: install ## Make a cluster with kind instead (needs Docker and kind)
 kind-down: install ## Delete that cluster
 	@$(BIN)/python -m tests.e2e.controlplane kind-down
 
+demo: install ## See it work: a control plane, operators, workers, DAGs, and two kills; then kubectl is yours
+	@$(BIN)/python -m tests.e2e.demo
+
+demo-down: install ## End what the demo has left running
+	@$(BIN)/python -m tests.e2e.demo down
+
 clean: ## Remove what was installed and built
 	rm -rf $(VENV) .cache

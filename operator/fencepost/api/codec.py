@@ -111,12 +111,12 @@ def decode_task(text: str, run_start_s: float) -> TaskState:
 
 def encode_entry(entry: Entry) -> str:
     """As in `Worker.spec.leases`."""
-    timeout = NONE if entry.timeout_s is None else f"{entry.timeout_s:g}"
+    timeout = NONE if entry.timeout_s is None else f"{entry.timeout_s:.12g}"
     params = PARAMS_IN_RUN if entry.params is None else orjson.dumps(dict(entry.params)).decode()
     if len(params) > PARAMS_BYTES_MAX:
         params = PARAMS_IN_RUN
     return (
-        f"{entry.token} {entry.order} {entry.attempt} {timeout} {entry.grace_s:g} {entry.revision} "
+        f"{entry.token} {entry.order} {entry.attempt} {timeout} {entry.grace_s:.12g} {entry.revision} "
         f"{entry.run_uid} {format_time(entry.scheduled_s)} {params}"
     )
 

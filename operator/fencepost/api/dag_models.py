@@ -297,9 +297,10 @@ class DAGSpec(Part):
     retries: Retries | None = None
     """Of every task that does not say otherwise."""
     history: History = History()
-    # Atomic: as a list of items with keys, all fields of all tasks would stand in managedFields once more, which doubles
+    # Atomic: as a list of items with keys, all fields of all tasks would be in managedFields once more, which doubles
     # what the object takes and what a write of its status costs. So the core checks that no two have one name.
     tasks: Annotated[list[Task], Field(min_length=1, max_length=TASKS_MAX, json_schema_extra=ATOMIC_LIST)]
+    """The nodes of the graph, in any order; no two have one name."""
 
 
 class LastRun(Part):

@@ -157,7 +157,7 @@ class Condition(Part):
     status: Annotated[str, StringConstraints(pattern="^(True|False|Unknown)$")]
     reason: Annotated[str, StringConstraints(max_length=128)]
     """A PascalCase code."""
-    message: Annotated[str, StringConstraints(max_length=4096)] = ""
+    message: Annotated[str, StringConstraints(max_length=32768)] = ""
     """The same as a sentence."""
     last_transition_time: Time
     observed_generation: Count | None = None

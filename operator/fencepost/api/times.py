@@ -24,7 +24,7 @@ def parse_time(text: str) -> float:
 
 def parse_duration(text: str) -> float:
     """Seconds of a duration such as `90s` or `1h30m`; ValueError if it is none."""
-    match = _DURATION.match(text)
+    match = _DURATION.fullmatch(text)
     if not text or match is None:
         raise ValueError(f"{text!r} is not a duration such as 90s, 10m or 1h30m")
     hours, minutes, seconds, millis = (int(part or 0) for part in match.groups())

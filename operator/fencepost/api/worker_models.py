@@ -51,11 +51,36 @@ class WorkerStatus(Part):
 
 
 FENCED = "has(self.spec.fenced) && self.spec.fenced"
-OLD_RESULTS = "has(oldSelf.status) && has(oldSelf.status.results)"
 
 
-def _token(entries: str) -> str:
-    return f"{entries}[key].split(' ', 2)[0]"
+def _bound(body: str, **names: str) -> str:
+    """`body` with names for what would be looked up again for each entry: `[x].all(name, body)` is CEL's `let`."""
+    for name, part in reversed(names.items()):
+        body = f"[{part}].all({name}, {body})"
+    return body
+
+
+def _or_empty(owner: str, field: str) -> str:
+    return f"has({owner}) && has({owner}.{field}) ? {owner}.{field} : {{}}"
+
+
+def _token(entry: str) -> str:
+    return f"{entry}.split(' ', 2)[0]"
+
+
+RESULTS_ANSWER_ENTRIES = _bound(
+    "results.all(key, (key in old && old[key] == results[key])"
+    f" || (key in entries && {_token('entries[key]')} == {_token('results[key]')}))",
+    results=_or_empty("self.status", "results"),
+    old=_or_empty("oldSelf.status", "results"),
+    entries=_or_empty("self.spec", "leases"),
+)
+TOKENS_NEVER_DECREASE = _bound(
+    "entries.all(key, !(key in old) || entries[key] == old[key]"
+    f" || int({_token('entries[key]')}) >= int({_token('old[key]')}))",
+    entries=_or_empty("self.spec", "leases"),
+    old=_or_empty("oldSelf.spec", "leases"),
+)
 
 
 class Worker(Part):
@@ -88,19 +113,13 @@ class Worker(Part):
                 fieldPath=".status",
             ),
             rule(
-                "!has(self.status) || !has(self.status.results) || self.status.results.all(key,"
-                f" ({OLD_RESULTS} && key in oldSelf.status.results"
-                " && oldSelf.status.results[key] == self.status.results[key])"
-                " || (has(self.spec.leases) && key in self.spec.leases"
-                f" && {_token('self.spec.leases')} == {_token('self.status.results')}))",
+                RESULTS_ANSWER_ENTRIES,
                 "a new or changed result must carry the token of the entry with its key in spec.leases;"
                 " the lease it answers has been taken back",
                 fieldPath=".status.results",
             ),
             rule(
-                "!has(self.spec.leases) || !has(oldSelf.spec.leases) || self.spec.leases.all(key,"
-                " !(key in oldSelf.spec.leases) || self.spec.leases[key] == oldSelf.spec.leases[key]"
-                f" || int({_token('self.spec.leases')}) >= int({_token('oldSelf.spec.leases')}))",
+                TOKENS_NEVER_DECREASE,
                 "the token of an entry never decreases; this delivery comes too late",
                 fieldPath=".spec.leases",
             ),

@@ -2,9 +2,10 @@
 
 Two clocks: the wall, for what people schedule and read; and a steady one, for how long something has lasted. The steady
 clock goes on while the machine is suspended (CLOCK_BOOTTIME), as a lease runs out during a suspend too.
+
+asyncio is imported when somebody sleeps: a command that only asks for the time would wait for it longest of all.
 """
 
-import asyncio
 import time
 from typing import Protocol
 
@@ -35,6 +36,8 @@ class SystemClock:
         return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
+        import asyncio
+
         await asyncio.sleep(max(0.0, seconds))
 
 
@@ -42,6 +45,8 @@ class LoopClock:
     """The event loop's time, with a wall clock that starts at a given moment: for a loop whose time is virtual."""
 
     def __init__(self, start_s: float) -> None:
+        import asyncio
+
         self._start_s = start_s
         self._loop_start_s = asyncio.get_running_loop().time()
 
@@ -49,7 +54,11 @@ class LoopClock:
         return self._start_s + self.steady_s()
 
     def steady_s(self) -> float:
+        import asyncio
+
         return asyncio.get_running_loop().time() - self._loop_start_s
 
     async def sleep(self, seconds: float) -> None:
+        import asyncio
+
         await asyncio.sleep(max(0.0, seconds))

@@ -34,6 +34,20 @@ class Command:
 def main(argv: Sequence[str] | None = None) -> int:
     """Carry out a command line; the exit code. SystemExit (0 or 2) from help and from options that do not exist."""
     words = sys.argv[1:] if argv is None else list(argv)
+    try:
+        return _carry_out(words)
+    except CommandError as error:
+        for line in error.args:
+            print(f"fencepost: {line}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        discard(sys.stdout)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_FAILED
+
+
+def _carry_out(words: Sequence[str]) -> int:
     script = Path(sys.argv[0]).name
     parser = argparse.ArgumentParser(
         prog="kubectl fencepost" if script == PLUGIN_SCRIPT else "fencepost",
@@ -49,17 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             subparsers.add_parser(name, help=command.help)
     args = parser.parse_args(words)
     assert run is not None, "argparse lets no command through that is none"
-    try:
-        return run(args)
-    except CommandError as error:
-        for line in error.args:
-            print(f"fencepost: {line}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:
-        discard(sys.stdout)
-        return EXIT_FAILED
-    except KeyboardInterrupt:
-        return EXIT_FAILED
+    return run(args)
 
 
 def _load_check(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
@@ -97,10 +101,18 @@ def _load_worker(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
     return root.run_worker
 
 
+def _load_shards(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost.cli import shards
+
+    shards.add_parser(subparsers)
+    return shards.run
+
+
 COMMANDS = {
     "check": Command("what the cluster would say of a file, offline", _load_check),
     "run": Command("a DAG on this machine, with no cluster", _load_run),
     "next": Command("the coming times of a schedule", _load_next),
+    "shards": Command("who leads which shard of a cluster", _load_shards),
     "operator": Command("one replica of the operator", _load_operator),
     "worker": Command("one worker of a pool", _load_worker),
 }

@@ -27,7 +27,6 @@ from fencepost.cli.sources import Document, find_files, read_documents
 from fencepost.core.check import CheckedDag, check_dag
 from fencepost.core.problems import Problem
 from fencepost.memory.identity import USER
-from fencepost.memory.laws import LAWS
 from fencepost.memory.policies import POLICIES
 from fencepost.memory.records import ObjectKey
 from fencepost.memory.writes import write_of
@@ -157,11 +156,14 @@ def _run_problems(document: Document) -> list[Problem]:
     problems = check_run(run)
     if not isinstance(document.metadata.get("generateName"), str):
         problems += name_problems(run, NAME_LENGTH_MAX)
-    if problems or not isinstance(run.get("status", {}), dict):
-        return problems or [Problem("InvalidValue", "status", "it is not a map", "remove it, the operator writes it")]
+    if "status" in run:
+        fact = "only the operator writes it, as the record of every lease"
+        problems.append(Problem("Refused", "status", fact, "remove it"))
+    if problems:
+        return problems
     key = ObjectKey(str(document.metadata.get("namespace", "")), str(document.metadata.get("name", "")))
     write = write_of(USER, "create", DAG_RUNS, key, None, run, shard_epoch=lambda _shard: None)
-    refusals = (law(write) for law in (*LAWS[DAG_RUNS], *POLICIES[DAG_RUNS]))
+    refusals = (law(write) for law in POLICIES[DAG_RUNS])
     facts = (refusal.partition("; ") for refusal in refusals if refusal)
     return [Problem("Refused", "", fact, remedy or "correct it") for fact, _, remedy in facts]
 

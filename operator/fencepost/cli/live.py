@@ -4,12 +4,14 @@ The tree is drawn again a few times a second, whatever happens meanwhile, so a r
 more to show than one of three. It never grows beyond the screen: tasks at work and tasks in trouble come first.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -46,7 +48,24 @@ TAILS_SHOWN: Final = 3
 TAIL_LINES: Final = 3
 LINES_BESIDE: Final = 4
 """Of the screen, for what is neither task nor tail."""
+_MOVES: Final = re.compile(
+    r"\x1b\[[0-9;:?]*[ -/]*[@-ln-~]"  # every sequence but those that end in m, the colours
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles and links
+    r"|\x1b[^\[\]]"
+    r"|[\x00-\x08\x0b-\x1a\x1c-\x1f]"
+)
+_COLOURS_OFF: Final = "\x1b[0m"
 WAITING_LENGTH_MAX: Final = 256 * 1024
+
+
+class _Raw:
+    """Text for the terminal as it is: rich would look at every character, and a job may print millions of them."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Segment(self._text)
 
 
 class LiveDisplay:
@@ -61,7 +80,7 @@ class LiveDisplay:
         self._show_output = show_output
         self._order = tree_order(graph)
         self._ledger = Ledger(graph)
-        self._waiting: list[Text] = []
+        self._waiting: list[str] = []
         self._waiting_length = 0
         self._live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False)
         self._live.start()
@@ -71,14 +90,12 @@ class LiveDisplay:
         return self._waiting_length > WAITING_LENGTH_MAX
 
     def write(self, source: JobSource, lines: Sequence[OutputLine]) -> None:
-        if not self._show_output:
-            return
-        label = Text(f"{job_label(self._graph, source.job)} | ", style="dim")
-        for line in lines:
-            self._put(label + Text.from_ansi(line.text))
+        if self._show_output:
+            label = job_label(self._graph, source.job)
+            self._put("\n".join(f"{label} | {_harmless(line.text)}" for line in lines))
 
     def note(self, line: str) -> None:
-        self._put(Text(line, style="bold"))
+        self._put(line)
 
     def update(self, _before: RunState, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -91,14 +108,14 @@ class LiveDisplay:
         self._flush()
         self._live.stop()
 
-    def _put(self, line: Text) -> None:
-        self._waiting.append(line)
-        self._waiting_length += len(line)
+    def _put(self, text: str) -> None:
+        self._waiting.append(text)
+        self._waiting_length += len(text)
 
     def _flush(self) -> None:
         if self._waiting:
-            lines, self._waiting, self._waiting_length = self._waiting, [], 0
-            self._console.print(Text("\n").join(lines), soft_wrap=True)
+            text, self._waiting, self._waiting_length = "\n".join(self._waiting), [], 0
+            self._console.print(_Raw(f"{text}\n"), end="", soft_wrap=True)
 
     def _frame(self) -> Group:
         state = self._ledger.state
@@ -142,6 +159,11 @@ class LiveDisplay:
             lines.append(Text(f"{job_label(self._graph, job)}: {failure_text(result)}", style="red"))
             lines += [Text(f"  {text}", no_wrap=True) for text in result.message.splitlines()[-TAIL_LINES:]]
         return lines
+
+
+def _harmless(line: str) -> str:
+    """A job's colours may pass; what would move the cursor may not, or it would draw over the tree."""
+    return _MOVES.sub("", line) + (_COLOURS_OFF if "\x1b" in line else "")
 
 
 def tree_order(graph: Graph) -> list[tuple[str, int]]:

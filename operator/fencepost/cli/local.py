@@ -28,7 +28,6 @@ from fencepost.base.clock import Clock
 from fencepost.base.identity import nonce
 from fencepost.base.metrics import Metrics
 from fencepost.cli.errors import LocalClusterError
-from fencepost.core.run_state import Outcome
 from fencepost.kube.errors import ConflictError
 from fencepost.kube.protocol import EventType, Obj
 from fencepost.loops.lease_objects import shard_object
@@ -50,16 +49,6 @@ CHANGES_MAX: Final = 500
 WORKER_POD: Final = "local"
 
 
-class _Uncounted:
-    """Metrics of a worker that nobody scrapes."""
-
-    def job_answered(self, outcome: Outcome) -> None:
-        pass
-
-    def result_refused(self) -> None:
-        pass
-
-
 class LocalCluster:
     """To be entered once, and used from the loop that entered it."""
 
@@ -69,10 +58,11 @@ class LocalCluster:
         self._person = self._server.client(ADMIN)
         self._operator = self._server.client(OPERATOR)
         self._pool = pool
+        metrics = Metrics()
         self._scheduler = Scheduler(
             self._operator,
             clock,
-            Metrics(),
+            metrics,
             system_namespace=SYSTEM_NAMESPACE_DEFAULT,
             shards=SHARDS,
             window_s=WINDOW_S,
@@ -84,7 +74,7 @@ class LocalCluster:
         self._worker_name = settings.name
         self._runner = ProcessRunner(settings.name, job_log, os.environ, working_directory=Path.cwd())
         worker_api = self._server.client(worker_identity(WORKER_POD))
-        self._worker = Worker(worker_api, clock, settings, self._runner, _Uncounted())
+        self._worker = Worker(worker_api, clock, settings, self._runner, metrics)
         self._parts: list[asyncio.Task[NoReturn]] = []
         self._began_at = ""
         """The version of the server before it held anything."""

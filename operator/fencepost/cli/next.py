@@ -34,10 +34,10 @@ _TIME = re.compile(
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
     """Declare the command and its options."""
     parser = subparsers.add_parser("next", help="the coming times of a schedule", description=_DESCRIPTION)
-    parser.add_argument(
-        "--cron", action="append", required=True, metavar="EXPR", help="a cron expression; may be given several times"
-    )
-    parser.add_argument("--zone", default="UTC", metavar="TZ", help="an IANA time zone (default: %(default)s)")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="of the DAG in this file; - for standard input")
+    parser.add_argument("--dag", metavar="NAME", help="which DAG, where the file holds several")
+    parser.add_argument("--cron", action="append", metavar="EXPR", help="instead of FILE; may be given several times")
+    parser.add_argument("--zone", metavar="TZ", help="with --cron: an IANA time zone (default: UTC)")
     parser.add_argument("--from", dest="start", metavar="T", help="print times after this RFC 3339 time (default: now)")
     parser.add_argument(
         "--count", type=int, default=COUNT_DEFAULT, metavar="N", help="how many times (default: %(default)s)"
@@ -59,12 +59,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace, now: Callable[[], datetime]) -> int:
     """Print the times that the parsed options ask for; `now` gives the current time, aware."""
-    crons = parse_crons(args.cron)
-    if isinstance(crons, Problem):
-        return _refuse(crons)
-    zone = load_zone(args.zone)
-    if isinstance(zone, Problem):
-        return _refuse(zone.below("--zone"))
+    schedule = _schedule_asked_for(args)
+    if isinstance(schedule, Problem):
+        return _refuse(schedule)
+    crons, zone = schedule
     if not 1 <= args.count <= COUNT_MAX:
         fact = f"{args.count} times are asked for"
         return _refuse(Problem("InvalidCount", "--count", fact, f"write a number from 1 to {COUNT_MAX}"))
@@ -73,6 +71,24 @@ def run(args: argparse.Namespace, now: Callable[[], datetime]) -> int:
         return _refuse(start.below("--from"))
     print_times(crons, zone, start, args.count, Gap(args.gap), Overlap(args.overlap))
     return EXIT_FINE
+
+
+def _schedule_asked_for(args: argparse.Namespace) -> tuple[Sequence[Cron], ZoneInfo] | Problem:
+    """That of the DAG in the file, or the one spelled out by options; RefusedError for a file that holds none."""
+    if (args.file is None) == (args.cron is None):
+        fact = "no schedule is named" if args.file is None else "two schedules are named"
+        return Problem("InvalidCommand", "", fact, "give either FILE or --cron")
+    if args.file is not None and args.zone is not None:
+        return Problem("InvalidCommand", "--zone", "the DAG names its own zone", "leave it out")
+    if args.file is not None:
+        from fencepost.cli.scheduled import schedule_in  # only here: reading a DAG takes more imports than all the rest
+
+        return schedule_in(args.file, args.dag)
+    crons = parse_crons(args.cron)
+    if isinstance(crons, Problem):
+        return crons
+    zone = load_zone("UTC" if args.zone is None else args.zone)
+    return zone.below("--zone") if isinstance(zone, Problem) else (crons, zone)
 
 
 def print_times(crons: Sequence[Cron], zone: ZoneInfo, after: datetime, count: int, gap: Gap, overlap: Overlap) -> None:

@@ -124,8 +124,10 @@ async def _carry_out(job: Job, args: argparse.Namespace, clock: Clock) -> int:
             async with LocalCluster(clock, pool=pool, slots=job.slots, job_log=display) as cluster:
                 ended = await _follow_to_end(cluster, job, ledger, display, interrupts, clock)
                 took_s = clock.steady_s() - began_s
-    except* LocalClusterError as errors:
-        raise errors.exceptions[0] from None
+    except ExceptionGroup as group:
+        # What a part of the cluster ended of is one of those, whatever else failed when it was gone.
+        broken, _ = group.split(LocalClusterError)
+        raise group if broken is None else broken.exceptions[0] from None
     finally:
         display.close()
     if args.output == "json":

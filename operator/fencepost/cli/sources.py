@@ -27,6 +27,8 @@ class Document:
 
     file: str
     """As it was named; files in a folder with the folder's path before them."""
+    number: int
+    """Within the file, from 1."""
     value: Any
 
     @property
@@ -45,7 +47,8 @@ class Document:
         if name is None and isinstance(generated := self.metadata.get("generateName"), str):
             name = f"{generated}*"
         where = f"{namespace}/" if namespace else ""
-        return f"{self.says('kind') or 'document'} {where}{name or '(no name)'}"
+        kind = self.says("kind")
+        return f"{kind if isinstance(kind, str) else 'document'} {where}{name or f'number {self.number}'}"
 
 
 def find_files(paths: list[str]) -> Iterator[str]:
@@ -65,7 +68,8 @@ def read_documents(file: str) -> list[Document]:
     loaded = load_yaml_documents(_read_text(file))
     if isinstance(loaded, Problem):
         raise RefusedError(f"{_shown(file)}: {loaded}")
-    documents = [Document(_shown(file), each) for value in loaded for each in _flattened(value)]
+    values = [each for value in loaded for each in _flattened(value)]
+    documents = [Document(_shown(file), number, value) for number, value in enumerate(values, 1)]
     if not documents:
         raise RefusedError(f"{_shown(file)}: it holds no object; write one, or name another file")
     return documents

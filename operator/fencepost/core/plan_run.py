@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import assert_never
 
 from fencepost.core.definition import Definition, Task
 from fencepost.core.draft import Draft
@@ -179,6 +180,8 @@ def _settle(
                 return _fail(draft, job, result)
             delay_s = retry_delay_s(policy, lease.attempt, execution_id(facts.run_uid, job))
             draft.requeue(job, Waiting(lease.attempt + 1, lease.losses, now_s + delay_s))
+        case _:
+            assert_never(result.outcome)
     return []
 
 

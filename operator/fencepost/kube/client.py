@@ -25,7 +25,7 @@ from fencepost.base.clock import Clock
 from fencepost.kube.access import Access
 from fencepost.kube.answers import error_of_answer, error_of_network, error_of_status
 from fencepost.kube.credentials import UNAUTHORIZED, Bearer
-from fencepost.kube.errors import ServerError
+from fencepost.kube.errors import ServerError, UnreachableError
 from fencepost.kube.lines import LineSplitter, LineTooLongError
 from fencepost.kube.protocol import EventType, Obj, ObjectList, WatchEvent
 
@@ -78,6 +78,8 @@ class HttpApi:
         self._date_seen = ""
         self._requests: aiohttp.ClientSession | None = None
         self._watches: aiohttp.ClientSession | None = None
+        self._streams: set[aiohttp.ClientResponse] = set()
+        """Of the watches that are open."""
 
     async def __aenter__(self) -> Self:
         tls = self._access.ssl_context()
@@ -91,7 +93,9 @@ class HttpApi:
         await self.close()
 
     async def close(self) -> None:
-        """End all connections; watches that are open raise ConnectionLostError."""
+        """End all connections: what is under way raises ConnectionLostError, and so does whatever is asked later."""
+        for response in self._streams:
+            response.close()  # aiohttp would let its reader wait for ever
         for session in (self._requests, self._watches):
             if session is not None:
                 await session.close()
@@ -180,16 +184,19 @@ class HttpApi:
             response = await self._open("watch", kind, "GET", path, query, timeout=timeout)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise error_of_network(request, error) from error
-        async with response:
+        self._streams.add(response)
+        try:
             splitter = LineSplitter()
-            try:
-                async for chunk in response.content.iter_any():
-                    for line in splitter.feed(chunk):
-                        yield _event(request, line)
-            except TimeoutError:
-                return  # silent for too long
-            except (aiohttp.ClientError, LineTooLongError) as error:
-                raise error_of_network(request, error) from error
+            async for chunk in response.content.iter_any():
+                for line in splitter.feed(chunk):
+                    yield _event(request, line)
+        except TimeoutError:
+            return  # silent for too long
+        except (aiohttp.ClientError, LineTooLongError) as error:
+            raise error_of_network(request, error) from error
+        finally:
+            self._streams.discard(response)
+            response.close()
 
     def _session(self, tls: ssl.SSLContext, connections_max: int) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
@@ -234,6 +241,8 @@ class HttpApi:
         """Send a request until its answer begins; answers of 400 or more are raised."""
         session = self._watches if verb == "watch" else self._requests
         assert session is not None, "HttpApi is used outside of `async with`"
+        if session.closed:
+            raise UnreachableError(f"{verb} {path}: this client has been closed")
         url = _url(self._access.server, path, query)
         for last_try in (False, True):
             started_s, status = self._clock.steady_s(), 0

@@ -14,6 +14,7 @@ from fencepost.core.phases import RunPhase
 from fencepost.core.run_state import Trigger
 from fencepost.loops.dags import Dags
 from fencepost.loops.world import World
+from fencepost.observe.dags import DagView
 from fencepost.observe.runs import RunView
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,11 @@ class History:
         if view.finished and self._world.shards.authority(view.shard) is not None:
             self._touch(view.dag, DELAY_S)
 
+    def take_up(self, dag: DagView) -> None:
+        """A DAG has become ours: the leader before may have died with something left to delete."""
+        if self._surplus_of(dag):
+            self._touch(dag.key, DELAY_S)
+
     def run_gone(self, view: RunView) -> None:
         """A run is gone: with the last one of an old revision, the revision goes too."""
         authority = self._world.shards.authority(view.shard)
@@ -60,14 +66,12 @@ class History:
 
     async def _turn(self, key: DagKey) -> Next | float:
         dag = self._world.dags.get(key)
-        if dag is None or dag.checked is None:
+        if dag is None:
             return Next.REST
         authority = self._world.shards.authority(dag.shard)
         if authority is None:
             return Next.REST
-        surplus = _surplus(
-            list(self._world.runs.of_dag(key)), dag.checked.spec.history_succeeded, dag.checked.spec.history_failed
-        )
+        surplus = self._surplus_of(dag)
         now_s = self._world.clock.now_s()
         wait_s = 0.0
         for run in surplus[:BATCH_MAX]:
@@ -86,6 +90,13 @@ class History:
         if len(surplus) > BATCH_MAX:
             return Next.AGAIN
         return wait_s or Next.REST
+
+    def _surplus_of(self, dag: DagView) -> list[RunView]:
+        """What the DAG's limits do not keep; nothing while nobody can read them."""
+        if dag.checked is None:
+            return []
+        limits = dag.checked.spec
+        return _surplus(list(self._world.runs.of_dag(dag.key)), limits.history_succeeded, limits.history_failed)
 
 
 def _surplus(runs: list[RunView], succeeded_kept: int, failed_kept: int) -> list[RunView]:

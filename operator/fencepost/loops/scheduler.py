@@ -223,6 +223,7 @@ class Scheduler:
         for dag in list(world.dags.all()):
             if dag.shard in batch:
                 self._dags.touch(dag.key)
+                self._history.take_up(dag)
 
     async def _check(self) -> None:
         while True:

@@ -12,7 +12,7 @@ import orjson
 from fencepost.api.names import LEASES, Kind
 from fencepost.api.times import format_time
 from fencepost.base.clock import Clock
-from fencepost.core.names import NONCE_LENGTH, content_hash, shard_lease_name
+from fencepost.core.names import NONCE_LENGTH, content_hash
 from fencepost.kube.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -23,6 +23,7 @@ from fencepost.kube.errors import (
 )
 from fencepost.kube.protocol import Obj, ObjectList
 from fencepost.memory.collector import delete_object, drop_dead_owners, orphan_dependents, remove_object
+from fencepost.memory.epochs import ShardEpochs
 from fencepost.memory.identity import Identity
 from fencepost.memory.laws import LAWS
 from fencepost.memory.objects import (
@@ -35,7 +36,7 @@ from fencepost.memory.objects import (
     merged,
 )
 from fencepost.memory.pages import Pages
-from fencepost.memory.policies import POLICIES
+from fencepost.memory.policies import DELETION_POLICIES, POLICIES
 from fencepost.memory.records import ObjectKey, Record
 from fencepost.memory.rights import check_right
 from fencepost.memory.selectors import parse_selector
@@ -56,6 +57,7 @@ class Engine:
         self._clock = clock
         self._system_namespace = system_namespace
         self._store = Store(changes_max)
+        self._epochs = ShardEpochs(self._store.collection(LEASES), system_namespace)
         self._pages = Pages()
         self._uids = 0
         self._names = 0
@@ -102,13 +104,14 @@ class Engine:
         namespace = _namespace_of(kind, new)
         self._check_right(identity, "create", kind, namespace)
         if new["metadata"].get("resourceVersion"):
-            raise InvalidError("resourceVersion should not be set on objects to be created", status=500)
+            raise ServerError("resourceVersion should not be set on objects to be created")
         collection = self._store.collection(kind)
         key = ObjectKey(namespace, self._name_of(collection, namespace, new))
         check_name(kind, key.name)
-        self._uids += 1
-        complete_new(kind, new, uid=f"{self._uids:08x}-0000-4000-8000-{self._uids:012x}", now=self._now())
-        self._judge(write_of(identity, "create", kind, key, None, new, self._shard_epoch))
+        complete_new(kind, new, uid=self._next_uid(), now=self._now())
+        if kind in WITH_STATUS_SUBRESOURCE:
+            new.pop("status", None)
+        self._judge(write_of(identity, "create", kind, key, None, new, self._epochs.of))
         if key in collection.objects:
             raise AlreadyExistsError(f"{kind} {key.name!r} already exists", reason="AlreadyExists")
         return self._put(collection, new)
@@ -123,7 +126,7 @@ class Engine:
         record = _find(collection, *key)
         old = record.object()
         new = merged(kind, old, sent, subresource)
-        self._judge(write_of(identity, "update", kind, key, old, new, self._shard_epoch))
+        self._judge(write_of(identity, "update", kind, key, old, new, self._epochs.of))
         if new == old:
             return old
         if "deletionTimestamp" in new["metadata"] and "finalizers" not in new["metadata"]:
@@ -152,10 +155,19 @@ class Engine:
                     f"delete {kind} {key.name!r}: its {name} is {actual[name]}, not {wanted}: read it again",
                     reason="Conflict",
                 )
-        self._judge(write_of(identity, "delete", kind, key, record.object(), None, self._shard_epoch))
+        self._judge(write_of(identity, "delete", kind, key, record.object(), None, self._epochs.of))
         if propagation == "Orphan":
             orphan_dependents(self._store, record.uid)
         delete_object(self._store, collection, record, self._now())
+
+    def plant(self, kind: Kind, obj: Obj) -> None:
+        planted = orjson.loads(orjson.dumps(obj))
+        complete_new(kind, planted, uid=self._next_uid(), now=self._now())
+        self._store.put(self._store.collection(kind), planted)
+
+    def _next_uid(self) -> str:
+        self._uids += 1
+        return f"{self._uids:08x}-0000-4000-8000-{self._uids:012x}"
 
     def _put(self, collection: Collection, obj: Obj) -> Obj:
         record = self._store.put(collection, obj)
@@ -179,22 +191,19 @@ class Engine:
                 return str(name)
 
     def _judge(self, write: Write) -> None:
-        laws, policies = LAWS.get(write.kind), POLICIES.get(write.kind)
-        if laws and write.new is not None and (refusal := _refusal(laws, write)):
+        deletion = write.new is None
+        laws = () if deletion else LAWS.get(write.kind, ())
+        policies = (DELETION_POLICIES if deletion else POLICIES).get(write.kind, ())
+        if refusal := _refusal(laws, write):
             raise InvalidError(refusal, reason="Invalid")
-        if policies and self._policed(write) and (refusal := _refusal(policies, write)):
+        if self._policed(write) and (refusal := _refusal(policies, write)):
             raise ForbiddenError(refusal, reason="Forbidden")
 
     def _policed(self, write: Write) -> bool:
-        return write.kind is not LEASES or write.key.namespace == self._system_namespace
+        return write.kind != LEASES or write.key.namespace == self._system_namespace
 
     def _check_right(self, identity: Identity, verb: str, kind: Kind, namespace: str, name: str = "") -> None:
         check_right(identity, verb, kind, namespace, name, self._system_namespace)
-
-    def _shard_epoch(self, shard: str) -> int | None:
-        leases = self._store.collection(LEASES).objects
-        record = leases.get(ObjectKey(self._system_namespace, shard_lease_name(int(shard))))
-        return None if record is None else int(record.object()["spec"].get("leaseTransitions") or 0)
 
     def _now(self) -> str:
         second = int(self._clock.now_s())

@@ -190,7 +190,7 @@ LAWS: dict[Kind, tuple[Law, ...]] = {
         mailbox_is_small,
     ),
 }
-"""Each is asked about every create and update of the kind, subresources included."""
+"""Asked about every create and update of the kind, subresources included."""
 
 
 def _token(text: str) -> str:

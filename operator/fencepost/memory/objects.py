@@ -46,10 +46,8 @@ def check_kind(kind: Kind, obj: Obj) -> None:
 
 
 def complete_new(kind: Kind, obj: Obj, *, uid: str, now: str) -> None:
-    """Give an object the metadata of one that is made now; drop a status that has its own way in."""
+    """Give an object the metadata of one that is made now."""
     metadata = obj["metadata"]
-    if kind in WITH_STATUS_SUBRESOURCE:
-        obj.pop("status", None)
     for name in (*_KEPT, "managedFields"):
         metadata.pop(name, None)
     _drop_empty(metadata)

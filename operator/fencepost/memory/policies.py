@@ -1,9 +1,10 @@
 """The laws that ValidatingAdmissionPolicies keep: a write that breaks one is refused with 403.
 
-They ask who writes, where `memory.laws` asks only what is written. RBAC has been asked before (`memory.rights`). "The
-operator" is whoever may update the status of runs, which an administrator may as well.
+They ask who writes, where `memory.laws` asks only what is written. "The operator" is whoever may update the status of
+runs, which an administrator may as well.
 
-Not here: a shard's Lease can be deleted with its namespace, as there are no namespaces here.
+Not here: that a worker does not write its mailbox, as `memory.rights` refuses it before; and that a shard's Lease can
+go with its namespace, as there are no namespaces here.
 """
 
 import re
@@ -29,7 +30,7 @@ def run_status_is_the_operators(write: Write) -> str | None:
 
 def triggers_are_the_operators(write: Write) -> str | None:
     """A person's run is a manual one."""
-    if write.verb == "create" and not _by_operator(write) and write.new_spec.get("trigger", MANUAL) != MANUAL:
+    if write.old is None and not _by_operator(write) and write.new_spec.get("trigger", MANUAL) != MANUAL:
         return "only the operator makes runs with a trigger other than Manual; leave trigger out"
     return None
 
@@ -87,13 +88,6 @@ def worker_registers_as_itself(write: Write) -> str | None:
     return None
 
 
-def mailbox_is_the_operators(write: Write) -> str | None:
-    """A worker that could write its own mailbox could give itself jobs."""
-    if write.verb == "update" and not _by_operator(write) and write.old_spec != write.new_spec:
-        return "only the operator writes the mailbox (spec) of a worker that has registered"
-    return None
-
-
 def results_are_the_workers(write: Write) -> str | None:
     """Not even the operator answers for a worker."""
     if write.verb == "update" and not _own(write) and write.old_status != write.new_status:
@@ -103,8 +97,6 @@ def results_are_the_workers(write: Write) -> str | None:
 
 def shard_and_member_leases_stay(write: Write) -> str | None:
     """A shard's Lease made anew would start its epochs again; a member's that is gone loses it its shards."""
-    if write.verb != "delete":
-        return None
     if _is_shard(write):
         return "the Lease of a shard cannot be deleted, it is the record of the shard's epoch"
     if _is_member(write) and not _by_operator(write):
@@ -114,7 +106,7 @@ def shard_and_member_leases_stay(write: Write) -> str | None:
 
 def leases_with_a_role_are_ours(write: Write) -> str | None:
     """Other Leases in the namespace are anybody's."""
-    if write.verb == "delete" or _by_operator(write):
+    if _by_operator(write):
         return None
     role, old_role = label_of(write.new, ROLE_LABEL), label_of(write.old, ROLE_LABEL)
     if write.identity.role is Role.WORKER:
@@ -148,10 +140,13 @@ POLICIES: dict[Kind, tuple[Law, ...]] = {
         run_with_status_has_a_shard,
         epoch_is_the_present_one,
     ),
-    WORKERS: (worker_registers_as_itself, mailbox_is_the_operators, results_are_the_workers),
-    LEASES: (shard_and_member_leases_stay, leases_with_a_role_are_ours, epoch_of_a_lease_rises),
+    WORKERS: (worker_registers_as_itself, results_are_the_workers),
+    LEASES: (leases_with_a_role_are_ours, epoch_of_a_lease_rises),
 }
-"""Each is asked about every write of the kind; those of Leases about the system namespace only."""
+"""Asked about every create and update of the kind; those of Leases in the system namespace only."""
+
+DELETION_POLICIES: dict[Kind, tuple[Law, ...]] = {LEASES: (shard_and_member_leases_stay,)}
+"""Asked about every deletion of the kind; in the system namespace only."""
 
 
 def _by_operator(write: Write) -> bool:

@@ -142,6 +142,12 @@ async def test_a_person_cannot_change_the_status_of_a_run(site: Site) -> None:
         await site.user.replace(DAG_RUNS, obj)
 
 
+async def test_a_person_may_delete_a_run_and_so_may_the_operator(site: Site) -> None:
+    for api in (site.user, site.operator):
+        await led(site, leases=LEASE)
+        await api.delete(DAG_RUNS, site.namespace, "etl-by-hand")
+
+
 async def test_a_worker_cannot_write_a_run_at_all(site: Site) -> None:
     obj = await site.user.create(DAG_RUNS, run(site.namespace))
     assert await site.worker.get(DAG_RUNS, site.namespace, "etl-by-hand") == obj

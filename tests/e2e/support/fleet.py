@@ -1,7 +1,8 @@
 """Operator replicas and workers as real processes, each under its own restricted identity, on one control plane.
 
-They are started as a user would start them (`fencepost operator`, `fencepost worker`), die with whoever started them,
-and write their logs into a folder. Names are the caller's: a worker's pod name is bound into its token.
+They are started as a user would start them (`fencepost operator`, `fencepost worker`), die with whoever started them
+unless that is not wanted, and write their logs into a folder. Beside each log lies a file that names the process, so
+that another one can end it. Names are the caller's: a worker's pod name is bound into its token.
 """
 
 import json
@@ -59,6 +60,7 @@ class Fleet:
     fencepost: Fencepost
     folder: Path
     members: dict[str, Member] = field(default_factory=dict)
+    outlives_us: bool = False
 
     def operator(self, name: str = "operator-0", *, wait: bool = True, **options: object) -> Member:
         """Start an operator replica and, unless told otherwise, wait until it is ready."""
@@ -67,10 +69,11 @@ class Fleet:
             eventually(f"{name} is ready", member.ready, limit_s=READY_LIMIT_S)
         return member
 
-    def worker(self, pod: str = "worker-0", **options: object) -> Member:
-        """Start a worker and wait until its Worker object is there."""
+    def worker(self, pod: str = "worker-0", *, wait: bool = True, **options: object) -> Member:
+        """Start a worker and, unless told otherwise, wait until its Worker object is there."""
         member = self._start("worker", pod, self.fencepost.worker_kubeconfig(pod), {"pod": pod, **options})
-        eventually(f"{pod} has registered", lambda: self.worker_names(pod), limit_s=READY_LIMIT_S)
+        if wait:
+            eventually(f"{pod} has registered", lambda: self.worker_names(pod), limit_s=READY_LIMIT_S)
         return member
 
     def worker_names(self, pod: str) -> list[str]:
@@ -102,7 +105,8 @@ class Fleet:
         flags = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
         log = self.folder / f"{name}.log"
         command = [sys.executable, "-m", "fencepost.cli", role, *flags]
-        member = Member(name, spawn(command, log, outlives_us=False), port, log)
+        member = Member(name, spawn(command, log, outlives_us=self.outlives_us), port, log)
+        member.process.save(self.folder / f"{name}.json")
         self.members[name] = member
         return member
 

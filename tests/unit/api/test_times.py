@@ -21,7 +21,8 @@ def test_without_milliseconds_a_time_is_cut_to_its_second(moment_ms: int) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["2026-11-30T13:00:00Z", "2026-11-30T14:00:00+01:00", "2026-11-30T13:00:00.000Z", "2026-11-30T08:00:00-05:00"]
+    "text",
+    ["2026-11-30T13:00:00Z", "2026-11-30T14:00:00+01:00", "2026-11-30T13:00:00.000Z", "2026-11-30T08:00:00-05:00"],
 )
 def test_one_moment_may_be_written_in_many_ways(text: str) -> None:
     assert parse_time(text) == 1_796_043_600

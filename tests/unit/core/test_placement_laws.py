@@ -181,7 +181,5 @@ class AnyPool(RuleBasedStateMachine):
 def test_the_laws_hold_through_any_sequence_of_events() -> None:
     run_state_machine_as_test(
         AnyPool,
-        settings=settings(
-            max_examples=80, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
+        settings=settings(max_examples=80, stateful_step_count=25, suppress_health_check=list(HealthCheck)),
     )

@@ -142,6 +142,16 @@ def test_retries_that_are_due_come_before_jobs_never_started_and_each_by_index()
     assert run.phase("load/3") is JobPhase.PENDING
 
 
+def test_a_retry_that_is_not_due_stays_behind_when_its_siblings_start() -> None:
+    run = RunStage(a_task("load", count=2, retries=1, max_parallel=1))
+    run.plan_all()
+    run.says("load/0", Outcome.FAILED)
+
+    run.plan_all()
+
+    assert run.phases(["load/0", "load/1"]) == [JobPhase.QUEUED, JobPhase.RUNNING]
+
+
 def test_grants_that_no_job_wants_any_more_are_given_back() -> None:
     run = RunStage(a_task("a"), a_task("b", "a"))
     grants = [Grant(RUN, "a", "w1"), Grant(RUN, "a", "w2"), Grant(RUN, "b", "w1")]
@@ -151,6 +161,15 @@ def test_grants_that_no_job_wants_any_more_are_given_back() -> None:
     assert [lease.worker for lease in leased.leases.values()] == ["w1"]
     assert unused == grants[1:]
     assert lease_jobs(run.look(), run.graph, grants[2:], NOW_S) == (run.look().state, grants[2:])
+
+
+def test_what_a_leader_writes_carries_its_epoch() -> None:
+    run = RunStage(a_task("a"))
+    run.epoch = 7
+
+    run.plan()
+
+    assert run.state.epoch == 7
 
 
 # Results.

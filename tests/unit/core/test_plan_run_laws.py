@@ -275,7 +275,5 @@ def decisions(plan: RunPlan) -> Any:
 def test_the_laws_hold_through_any_sequence_of_events() -> None:
     run_state_machine_as_test(
         AnyRun,
-        settings=settings(
-            max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
+        settings=settings(max_examples=60, stateful_step_count=30, suppress_health_check=list(HealthCheck)),
     )

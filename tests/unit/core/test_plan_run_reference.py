@@ -70,7 +70,7 @@ def dags(draw: st.DrawFn) -> tuple[list[Task], Script]:
     return draw(st.permutations(tasks)), script
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(dags(), st.randoms(use_true_random=False), st.integers(1, 5))
 def test_every_dag_ends_as_the_rules_say_in_whatever_order_its_jobs_end(
     dag: tuple[list[Task], Script], chance: Random, slots: int

@@ -18,6 +18,15 @@ PUTS = st.dictionaries(
     KEYS, st.builds(lambda token, order: Put(token, f"{token} {order} 1"), TOKENS, st.sampled_from(["Run", "Stop"]))
 )
 REMOVALS = st.dictionaries(KEYS, TOKENS)
+Wishes = tuple[dict[str, Put], dict[str, int]]
+"""Puts and removals."""
+
+
+@st.composite
+def wishes(draw: st.DrawFn) -> Wishes:
+    """Any puts and removals, but none to put what is to be taken away."""
+    puts, removals = draw(PUTS), draw(REMOVALS)
+    return {key: put for key, put in puts.items() if put.token > removals.get(key, 0)}, removals
 
 
 @st.composite
@@ -125,22 +134,18 @@ def test_the_first_word_is_the_token() -> None:
 # Laws.
 
 
-@given(mailboxes(), st.integers(1, 4), PUTS, REMOVALS)
-def test_no_write_takes_more_slots_than_there_are(
-    mailbox: Mailbox, slots: int, puts: dict[str, Put], removals: dict[str, int]
-) -> None:
-    leases, results = mailbox
+@given(mailboxes(), st.integers(1, 4), wishes())
+def test_no_write_takes_more_slots_than_there_are(mailbox: Mailbox, slots: int, wished: Wishes) -> None:
+    (leases, results), (puts, removals) = mailbox, wished
     found = plan_mailbox(leases, results, slots, puts, removals)
 
     before = busy_slots({key: text for key, text in leases.items() if token_of(text) > removals.get(key, -1)}, results)
     assert busy_slots(found.leases, results) <= max(slots, before)
 
 
-@given(mailboxes(), st.integers(1, 4), PUTS, REMOVALS)
-def test_each_put_is_delivered_refused_or_already_outdone(
-    mailbox: Mailbox, slots: int, puts: dict[str, Put], removals: dict[str, int]
-) -> None:
-    leases, results = mailbox
+@given(mailboxes(), st.integers(1, 4), wishes())
+def test_each_put_is_delivered_refused_or_already_outdone(mailbox: Mailbox, slots: int, wished: Wishes) -> None:
+    (leases, results), (puts, removals) = mailbox, wished
     found = plan_mailbox(leases, results, slots, puts, removals)
 
     for key, put in puts.items():
@@ -150,11 +155,11 @@ def test_each_put_is_delivered_refused_or_already_outdone(
     assert not found.refused or busy_slots(found.leases, results) >= slots
 
 
-@given(mailboxes(), st.integers(1, 4), PUTS, REMOVALS)
+@given(mailboxes(), st.integers(1, 4), wishes())
 def test_tokens_never_fall_and_only_what_a_removal_names_goes_away(
-    mailbox: Mailbox, slots: int, puts: dict[str, Put], removals: dict[str, int]
+    mailbox: Mailbox, slots: int, wished: Wishes
 ) -> None:
-    leases, results = mailbox
+    (leases, results), (puts, removals) = mailbox, wished
     found = plan_mailbox(leases, results, slots, puts, removals)
 
     for key, text in leases.items():
@@ -165,12 +170,9 @@ def test_tokens_never_fall_and_only_what_a_removal_names_goes_away(
     assert set(found.leases) <= {*leases, *puts}
 
 
-@given(mailboxes(), st.integers(1, 4), PUTS, REMOVALS)
-def test_the_same_wishes_change_a_mailbox_once(
-    mailbox: Mailbox, slots: int, puts: dict[str, Put], removals: dict[str, int]
-) -> None:
-    leases, results = mailbox
-    puts = {key: put for key, put in puts.items() if key not in leases or token_of(leases[key]) <= put.token}
+@given(mailboxes(), st.integers(1, 4), wishes())
+def test_the_same_wishes_change_a_mailbox_once(mailbox: Mailbox, slots: int, wished: Wishes) -> None:
+    (leases, results), (puts, removals) = mailbox, wished
     found = plan_mailbox(leases, results, slots, puts, removals)
     again = plan_mailbox(found.leases, results, slots, puts, removals)
 

@@ -82,7 +82,7 @@ DEFINITIONS = st.builds(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(DEFINITIONS, st.sampled_from(["\x01", "é", "𝄞", '"', "\n", "x"]), st.booleans())
 def test_no_run_grows_beyond_what_was_computed(definition: Definition, character: str, done: bool) -> None:
     state = planned(definition, worst_run(definition, character * 1024, done=done))

@@ -317,6 +317,31 @@ async def test_a_watch_that_is_not_even_begun_is_a_lost_connection() -> None:
         released.set()
 
 
+async def test_closing_the_client_ends_what_is_under_way_and_refuses_what_comes_later() -> None:
+    asked, released = asyncio.Event(), asyncio.Event()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            response = await stream(request, event_line("ADDED", name="etl-1"))
+        else:
+            asked.set()
+        await released.wait()
+        return response
+
+    async with HttpServer(handler) as server, server.client() as api:
+        watch = api.watch(DAG_RUNS, resource_version="7")
+        await anext(watch)
+        waiting = [asyncio.ensure_future(anext(watch)), asyncio.ensure_future(api.replace(DAG_RUNS, RUN))]
+        await asked.wait()
+        await api.close()
+        for task in waiting:
+            with pytest.raises(ConnectionLostError):
+                await task
+        with pytest.raises(UnreachableError):
+            await api.get(DAG_RUNS, "analytics", "etl-1")
+        released.set()
+
+
 async def test_open_watches_leave_the_connections_to_requests() -> None:
     released = asyncio.Event()
 

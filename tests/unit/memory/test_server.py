@@ -252,6 +252,19 @@ async def test_what_the_laws_cannot_read_is_invalid(garble: Callable[[Obj], Obj]
         await MemoryServer(SystemClock()).client(OPERATOR).create(DAG_RUNS, obj)
 
 
+async def test_a_garbled_object_can_be_planted_and_is_seen_as_it_is() -> None:
+    server, garbled = MemoryServer(SystemClock()), {**run(NAMESPACE), "spec": "none", "status": ["?"]}
+    api = server.client(OPERATOR)
+    since = (await api.list(DAG_RUNS)).resource_version
+    server.plant(DAG_RUNS, garbled)
+    [listed] = (await api.list(DAG_RUNS)).items
+    assert (listed["spec"], listed["status"]) == ("none", ["?"])
+    async with aclosing(api.watch(DAG_RUNS, resource_version=since)) as watch:
+        assert (await anext(watch)).object == listed
+    await api.delete(DAG_RUNS, NAMESPACE, "etl-by-hand", uid=listed["metadata"]["uid"])
+    assert (await api.list(DAG_RUNS)).items == []
+
+
 async def test_an_object_that_etcd_would_not_take_is_refused() -> None:
     api = MemoryServer(SystemClock()).client(ADMIN)
     with pytest.raises(InvalidError) as caught:

@@ -1,0 +1,156 @@
+"""Schedules: one minute, seen by four DAGs; and the runs that history lets go."""
+
+import json
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from fencepost.api import names as wire
+from fencepost.api.times import format_time, parse_time
+from tests.e2e.support.dags import NAMESPACE, dag, every_minute, task
+from tests.e2e.support.objects import meta_name, versions_of
+from tests.e2e.support.stage import Stage
+
+START_LAG_MAX_S = 5.0
+MINUTE_LIMIT_S = 90.0
+SCHEDULED = ("ticking", "forgetful", "busy")
+BUSY_RUN = "busy-before"
+
+
+@dataclass(frozen=True)
+class Minute:
+    """A slot that has come, and the moment before it."""
+
+    slot_s: int
+    since: str
+    """The resourceVersion of DAGs and runs before the slot."""
+
+    @property
+    def text(self) -> str:
+        """As a time."""
+        return format_time(self.slot_s)
+
+    def run_of(self, name: str) -> str:
+        """The name of a DAG's run for this slot."""
+        return f"{name}-{self.slot_s}"
+
+
+@pytest.fixture(scope="module")
+def minute(stage: Stage) -> Minute:
+    """The first slot of all DAGs of this module; they are suspended after it, so that it stays the only one."""
+    job = task("only", command=stage.ledger("minute").job())
+    stage.apply(dag("ticking", job, schedule=every_minute(), concurrency={"policy": "Allow"}))
+    stage.apply(dag("forgetful", job, schedule=every_minute(), history={"succeeded": 0, "failed": 0}))
+    stage.apply(dag("resting", job, schedule=every_minute(), suspend=True))
+    gated = task("only", command=stage.ledger("busy").gated())
+    stage.apply(dag("busy", gated, schedule=every_minute(), suspend=True))
+    stage.wait_for_phase(stage.start("busy", BUSY_RUN), "Running")
+    suspend(stage, "busy", False)
+    stage.wait(
+        "one coming slot is known of all", lambda: len(coming_slots(stage)) == 1 and None not in coming_slots(stage)
+    )
+    minute = Minute(int(parse_time(coming_slots(stage).pop() or "")), stage.admin.version(wire.DAG_RUNS))
+    stage.wait("the slot has come", lambda: set(marks(stage)) == {minute.text}, MINUTE_LIMIT_S)
+    for name in SCHEDULED:
+        suspend(stage, name, True)
+    return minute
+
+
+def suspend(stage: Stage, name: str, whether: bool) -> None:
+    change = json.dumps({"spec": {"suspend": whether}})
+    stage.kubectl("patch", "dag", name, "--type=merge", f"--patch={change}")
+
+
+def coming_slots(stage: Stage) -> set[str | None]:
+    return {stage.dag_status(name).get("nextScheduledTime") for name in SCHEDULED}
+
+
+def marks(stage: Stage) -> list[str | None]:
+    return [stage.dag_status(name).get("lastScheduledTime") for name in SCHEDULED]
+
+
+def test_a_slot_makes_one_run_at_its_time_under_its_name(stage: Stage, minute: Minute) -> None:
+    name = minute.run_of("ticking")
+    status = stage.wait_for_phase(name, "Succeeded")
+
+    assert [meta_name(run) for run in stage.runs_of("ticking")] == [name]
+    spec = stage.run(name)["spec"]
+    assert (spec["trigger"], spec["scheduledTime"]) == ("Schedule", minute.text)
+    assert spec["dagUID"] == stage.dag("ticking")["metadata"]["uid"]
+    lag_s = parse_time(status["startTime"]) - minute.slot_s
+    assert 0 <= lag_s < START_LAG_MAX_S
+    [start] = [line for line in stage.ledger("minute").lines("start") if line.execution.startswith(uid(stage, name))]
+    assert 0 <= start.at_s - minute.slot_s < START_LAG_MAX_S
+
+
+def test_a_dag_tells_its_last_and_its_next_time(stage: Stage, minute: Minute) -> None:
+    versions = [
+        each["status"] for each in versions_of(stage.admin.changes(wire.DAGS, minute.since, NAMESPACE), "ticking")
+    ]
+    passed = [status for status in versions if status.get("lastScheduledTime") == minute.text]
+
+    assert passed[0]["nextScheduledTime"] == format_time(minute.slot_s + 60)
+    assert all("lastScheduledTime" not in status for status in versions[: versions.index(passed[0])])
+
+
+def test_a_slot_that_comes_while_a_run_is_active_is_skipped_and_counted(stage: Stage, minute: Minute) -> None:
+    status = stage.dag_status("busy")
+
+    assert (status["skipped"], status["active"]) == (1, 1)
+    assert [meta_name(run) for run in stage.runs_of("busy")] == [BUSY_RUN]
+    [event] = stage.wait("the skip is told", lambda: stage.events("busy"))
+    assert event["reason"] == "SlotSkipped"
+    assert "1 of 1 runs is under way" in event["message"]
+    stage.ledger("busy").open()
+    stage.wait_for_phase(BUSY_RUN, "Succeeded")
+
+
+def test_a_suspended_dag_makes_no_run_and_makes_up_for_none_when_it_goes_on(stage: Stage, minute: Minute) -> None:
+    assert stage.dag_status("resting")["state"] == "Suspended"
+    assert "nextScheduledTime" not in stage.dag_status("resting")
+    resumed_s = time.time()
+    suspend(stage, "resting", False)
+    coming = stage.wait("it has a next time", lambda: stage.dag_status("resting").get("nextScheduledTime"))
+    suspend(stage, "resting", True)
+
+    assert parse_time(coming) > resumed_s
+    assert not [run for run in stage.runs_of("resting") if parse_time(run["spec"]["scheduledTime"]) < resumed_s]
+
+
+def test_a_run_is_deleted_only_after_its_time_is_marked_as_decided(stage: Stage, minute: Minute) -> None:
+    name = minute.run_of("forgetful")
+    stage.wait("its run is gone", lambda: stage.user.find(wire.DAG_RUNS, name, NAMESPACE) is None)
+
+    runs, dags = (stage.admin.changes(kind, minute.since, NAMESPACE) for kind in (wire.DAG_RUNS, wire.DAGS))
+    assert [run["status"]["phase"] for run in versions_of(runs, name)][-1] == "Succeeded"
+    [deleted] = [version(run) for what, run in runs if what == "DELETED" and meta_name(run) == name]
+    marked = [each for each in versions_of(dags, "forgetful") if each["status"].get("lastScheduledTime") == minute.text]
+    assert version(marked[0]) < deleted
+
+
+def test_history_keeps_the_latest_runs_that_ended_well_and_badly(stage: Stage) -> None:
+    stage.apply(
+        dag(
+            "historic",
+            task("only", command=["sh", "-c", "exit $(params.code)"]),
+            params={"code": "0"},
+            history={"succeeded": 1, "failed": 1},
+        )
+    )
+    for number, code in enumerate("0101"):
+        run = stage.start("historic", f"historic-{number}", params={"code": code})
+        stage.wait_for_phase(run, "Succeeded" if code == "0" else "Failed")
+
+    def kept() -> bool:
+        return {meta_name(run) for run in stage.runs_of("historic")} == {"historic-2", "historic-3"}
+
+    stage.wait("the older two are gone", kept)
+
+
+def uid(stage: Stage, run: str) -> str:
+    return str(stage.run(run)["metadata"]["uid"])
+
+
+def version(obj: dict[str, dict[str, str]]) -> int:
+    return int(obj["metadata"]["resourceVersion"])

@@ -1,0 +1,356 @@
+"""Objects as JSON to values of the core, whatever stands in them."""
+
+from typing import Any
+
+import pytest
+
+from fencepost.api.read import check_run, read_dag, read_pool, read_run_spec, read_worker
+from fencepost.core.dag_spec import Concurrency, DagSpec
+from fencepost.core.definition import Definition, Priority, RetryPolicy, Task
+from fencepost.core.placement import PoolSpec
+from fencepost.core.problems import Problem
+from fencepost.core.run_spec import RunSpec
+from fencepost.core.run_state import Trigger
+from fencepost.core.worker_record import WorkerRecord
+
+CREATED = "2026-11-30T13:00:00Z"
+CREATED_S = 1_796_043_600
+
+
+def a_dag(*tasks: dict[str, Any], name: str = "nightly-etl", **spec: Any) -> dict[str, Any]:
+    """A DAG as JSON; of one task that does nothing, unless tasks are given."""
+    return {"metadata": {"name": name}, "spec": {"tasks": list(tasks or [a_task()]), **spec}}
+
+
+def a_task(name: str = "extract", **more: Any) -> dict[str, Any]:
+    return {"name": name, "command": ["true"], **more}
+
+
+def a_run(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "etl-x7k2p", "creationTimestamp": CREATED}, "spec": {"dag": "etl", **spec}}
+
+
+def a_worker(status: Any = None, **spec: Any) -> dict[str, Any]:
+    return {"spec": {"pool": "default", "slots": 4, **spec}, **({} if status is None else {"status": status})}
+
+
+def read(dag: dict[str, Any]) -> DagSpec:
+    spec = read_dag(dag)
+    assert isinstance(spec, DagSpec), [str(problem) for problem in spec]
+    return spec
+
+
+def problems_of(dag: dict[str, Any]) -> list[Problem]:
+    problems = read_dag(dag)
+    assert isinstance(problems, list), problems
+    return problems
+
+
+def problem_of(dag: dict[str, Any]) -> tuple[str, str]:
+    """Reason and path of the only problem."""
+    (problem,) = problems_of(dag)
+    assert problem.fact
+    assert problem.remedy
+    return problem.reason, problem.path
+
+
+# A DAG
+
+
+def test_the_smallest_dag_is_a_name_and_a_task_with_a_command() -> None:
+    assert read(a_dag()) == DagSpec(Definition((Task("extract", ("true",)),)))
+
+
+def test_everything_that_is_written_is_read() -> None:
+    spec = read(
+        a_dag(
+            a_task(
+                "load",
+                command=["python", "load.py"],
+                args=["$(index)"],
+                env=[{"name": "REGION", "value": "eu"}, {"name": "EMPTY"}],
+                dependsOn=["extract"],
+                forEach={"count": 100},
+                maxParallel=20,
+                timeout="10m",
+                retries={"limit": 1, "backoff": {"base": "1s", "factor": 3, "cap": "1m", "jitter": 0}},
+                priority="high",
+                rule="AllSucceeded",
+            ),
+            schedule={"cron": ["0 3 * * *", "30 12 * * 1-5"], "timeZone": "Europe/Berlin"},
+            suspend=True,
+            concurrency={"policy": "Forbid", "limit": 3},
+            pool="batch",
+            priority="low",
+            timeout="2h",
+            terminationGracePeriod="5s",
+            params={"region": "eu"},
+            history={"succeeded": 0, "failed": 1},
+        )
+    )
+
+    assert spec == DagSpec(
+        definition=Definition(
+            tasks=(
+                Task(
+                    name="load",
+                    command=("python", "load.py"),
+                    depends_on=("extract",),
+                    args=("$(index)",),
+                    env=(("REGION", "eu"), ("EMPTY", "")),
+                    count=100,
+                    max_parallel=20,
+                    timeout_s=600,
+                    retries=RetryPolicy(1, base_s=1, factor=3, cap_s=60, jitter=0),
+                    priority=Priority.HIGH,
+                ),
+            ),
+            pool="batch",
+            timeout_s=7200,
+            grace_s=5,
+            params=(("region", "eu"),),
+        ),
+        crons=("0 3 * * *", "30 12 * * 1-5"),
+        time_zone="Europe/Berlin",
+        suspend=True,
+        concurrency_policy=Concurrency.FORBID,
+        concurrency_limit=3,
+        history_succeeded=0,
+        history_failed=1,
+        priority=Priority.LOW,
+    )
+
+
+def test_a_task_has_the_retries_of_the_dag_but_for_what_it_says_itself() -> None:
+    spec = read(
+        a_dag(
+            a_task("as-the-dag"),
+            a_task("fewer", retries={"limit": 1}),
+            a_task("slower", retries={"backoff": {"base": "30s"}}),
+            retries={"limit": 5, "backoff": {"base": "2s", "jitter": 0.5}},
+        )
+    )
+
+    assert [(task.retries.limit, task.retries.base_s, task.retries.jitter) for task in spec.definition.tasks] == [
+        (5, 2.0, 0.5),
+        (1, 2.0, 0.5),
+        (5, 30.0, 0.5),
+    ]
+
+
+def test_a_task_has_the_priority_of_the_dag_unless_it_has_its_own() -> None:
+    spec = read(a_dag(a_task("a"), a_task("b", priority="low"), priority="critical"))
+
+    assert [task.priority for task in spec.definition.tasks] == [Priority.CRITICAL, Priority.LOW]
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "want"),
+    [
+        ({}, (Concurrency.FORBID, 1)),
+        ({"limit": 4}, (Concurrency.FORBID, 4)),
+        ({"policy": "Allow"}, (Concurrency.ALLOW, None)),
+    ],
+)
+def test_forbid_has_a_limit_of_one_unless_it_says_another_and_allow_has_none(
+    concurrency: dict[str, Any], want: tuple[Concurrency, int | None]
+) -> None:
+    spec = read(a_dag(concurrency=concurrency))
+
+    assert (spec.concurrency_policy, spec.concurrency_limit) == want
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"schedule": {"at": CREATED}}, "spec.schedule.at"),
+        ({"schedule": {"cron": ["* * * * *"], "catchUp": {"policy": "All"}}}, "spec.schedule.catchUp"),
+        ({"schedule": {"cron": ["* * * * *"], "spread": "60s"}}, "spec.schedule.spread"),
+        ({"concurrency": {"policy": "Replace"}}, "spec.concurrency.policy"),
+        ({"history": {"ttl": "24h"}}, "spec.history.ttl"),
+        ({"tasks": [a_task(when="true")]}, "spec.tasks[0].when"),
+        ({"tasks": [a_task(), a_task("b", rule="AllDone")]}, "spec.tasks[1].rule"),
+        ({"tasks": [a_task(executor="Pods")]}, "spec.tasks[0].executor"),
+        ({"tasks": [a_task(pod={"spec": {}})]}, "spec.tasks[0].pod"),
+        ({"tasks": [a_task(forEach={"from": "b"})]}, "spec.tasks[0].forEach.from"),
+        ({"tasks": [a_task(forEach={"items": ["a"]})]}, "spec.tasks[0].forEach.items"),
+    ],
+)
+def test_what_is_not_supported_yet_is_refused_by_name_and_never_ignored(spec: dict[str, Any], path: str) -> None:
+    assert problem_of(a_dag(**spec)) == ("NotSupported", path)
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "path"),
+    [
+        ({"tasks": []}, "InvalidValue", "spec.tasks"),
+        ({"tasks": [{"name": "a"}]}, "MissingField", "spec.tasks[0].command"),
+        ({"tasks": [a_task(command=[])]}, "InvalidValue", "spec.tasks[0].command"),
+        ({"tasks": [a_task(command=[""])]}, "InvalidValue", "spec.tasks[0].command"),
+        ({"tasks": [a_task("Extract")]}, "InvalidValue", "spec.tasks[0].name"),
+        ({"tasks": [a_task("a" * 64)]}, "InvalidValue", "spec.tasks[0].name"),
+        ({"tasks": [a_task(timout="1s")]}, "UnknownField", "spec.tasks[0].timout"),
+        ({"tasks": [a_task(timeout="10")]}, "InvalidValue", "spec.tasks[0].timeout"),
+        ({"tasks": [a_task(timeout="0s")]}, "InvalidValue", "spec.tasks[0].timeout"),
+        ({"tasks": [a_task(timeout=600)]}, "InvalidValue", "spec.tasks[0].timeout"),
+        ({"tasks": [a_task(forEach={"count": 10_001})]}, "InvalidValue", "spec.tasks[0].forEach.count"),
+        ({"tasks": [a_task(forEach={})]}, "InvalidValue", "spec.tasks[0].forEach"),
+        ({"tasks": [a_task(maxParallel=0)]}, "InvalidValue", "spec.tasks[0].maxParallel"),
+        ({"tasks": [a_task(env=[{"name": "FENCEPOST_TOKEN"}])]}, "InvalidValue", "spec.tasks[0].env[0].name"),
+        ({"tasks": [a_task(args=["€" * 2731])]}, "InvalidValue", "spec.tasks[0]"),
+        ({"schedule": {}}, "InvalidValue", "spec.schedule"),
+        ({"schedule": {"cron": []}}, "InvalidValue", "spec.schedule.cron"),
+        ({"concurrency": {"policy": "Allow", "limit": 2}}, "InvalidValue", "spec.concurrency"),
+        ({"params": {"a b": "1"}}, "InvalidValue", "spec.params"),
+        ({"params": {"a": 1}}, "InvalidValue", "spec.params.a"),
+        ({"priority": "urgent"}, "InvalidValue", "spec.priority"),
+        ({"retries": {"limit": -1}}, "InvalidValue", "spec.retries.limit"),
+        ({"retries": {"backoff": {"jitter": 1.5}}}, "InvalidValue", "spec.retries.backoff.jitter"),
+        ({"suspend": "yes"}, "InvalidValue", "spec.suspend"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(spec: dict[str, Any], reason: str, path: str) -> None:
+    assert problem_of(a_dag(**spec)) == (reason, path)
+
+
+def test_a_task_has_room_for_exactly_8_kib() -> None:
+    assert isinstance(read_dag(a_dag(a_task(command=["c" * 4096], env=[{"name": "E", "value": "v" * 4095}]))), DagSpec)
+    assert (
+        problem_of(a_dag(a_task(command=["c" * 4096], env=[{"name": "E", "value": "v" * 4096}])))[1] == "spec.tasks[0]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("x" * 53, "NameTooLong"), ("a.b", "InvalidValue"), ("a\n", "InvalidValue"), ("", "MissingField")],
+)
+def test_the_name_leaves_room_for_the_seconds_in_that_of_a_run(name: str, reason: str) -> None:
+    assert problem_of(a_dag(name=name)) == (reason, "metadata.name")
+    assert isinstance(read_dag(a_dag(name="x" * 52)), DagSpec)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    problems = problems_of(a_dag(a_task("A"), a_task("b", timeout="1"), name="N", priority="urgent"))
+
+    assert [problem.path for problem in problems] == [
+        "metadata.name",
+        "spec.priority",
+        "spec.tasks[0].name",
+        "spec.tasks[1].timeout",
+    ]
+
+
+def test_a_mistake_quotes_no_more_than_the_start_of_what_it_is_about() -> None:
+    (problem,) = problems_of(a_dag(pool="x" * 100_000))
+
+    assert len(str(problem)) < 500
+
+
+# A run
+
+
+def test_a_run_by_hand_has_the_time_of_its_creation() -> None:
+    assert read_run_spec(a_run()) == RunSpec("etl", scheduled_s=CREATED_S)
+
+
+def test_a_scheduled_run_is_read_whole() -> None:
+    run = a_run(
+        trigger="Schedule",
+        scheduledTime="2026-11-30T03:00:00Z",
+        dagUID="uid",
+        revision="etl-x",
+        params={"region": "us"},
+        cancel=True,
+    )
+
+    assert read_run_spec(run) == RunSpec(
+        "etl", Trigger.SCHEDULE, CREATED_S - 36_000, "uid", "etl-x", (("region", "us"),), cancel=True
+    )
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"dag": 3},
+        {"trigger": "Whim"},
+        {"scheduledTime": "noon"},
+        {"params": ["a"]},
+        {"params": {"a": 1}},
+        {"cancel": 1},
+    ],
+)
+def test_a_garbled_run_is_a_problem(spec: dict[str, Any]) -> None:
+    problems = read_run_spec(a_run(**spec))
+
+    assert isinstance(problems, list)
+    assert problems[0].reason == "Garbled"
+
+
+def test_a_run_by_hand_is_checked_before_it_is_sent() -> None:
+    assert check_run(a_run(params={"region": "us"})) == []
+    assert [problem.path for problem in check_run(a_run(suspend=True, round=1, overrides={}))] == [
+        "spec.suspend",
+        "spec.round",
+        "spec.overrides",
+    ]
+
+
+# A worker
+
+
+def test_a_worker_that_has_just_registered_is_empty() -> None:
+    assert read_worker(a_worker()) == WorkerRecord("default", 4)
+
+
+def test_a_workers_strings_are_not_decoded_so_one_that_is_garbled_spoils_no_other() -> None:
+    worker = a_worker(
+        {"results": {"key": "7 Succeeded 0 - -"}, "draining": True, "seen": "123"},
+        leases={"key": "7 Run", "odd": "garbled"},
+        fenced=True,
+    )
+
+    assert read_worker(worker) == WorkerRecord(
+        "default", 4, True, {"key": "7 Run", "odd": "garbled"}, {"key": "7 Succeeded 0 - -"}, True, "123"
+    )
+
+
+@pytest.mark.parametrize(
+    "spec", [{"slots": 0}, {"slots": 33}, {"slots": "4"}, {"pool": None}, {"leases": {"k": 7}}, {"fenced": 1}]
+)
+def test_a_garbled_worker_is_a_problem(spec: dict[str, Any]) -> None:
+    problems = read_worker(a_worker(**spec))
+
+    assert isinstance(problems, list)
+    assert problems[0].reason == "Garbled"
+
+
+# A pool
+
+
+def test_the_smallest_pool_is_a_name() -> None:
+    assert read_pool({"metadata": {"name": "default"}}) == PoolSpec("default")
+
+
+def test_a_pool_is_read_whole() -> None:
+    spec = {"maxSharePerDAG": "5%", "ageing": {"period": "1m"}, "namespaces": {"allow": ["analytics", "ml"]}}
+
+    assert read_pool({"metadata": {"name": "batch"}, "spec": spec}) == PoolSpec(
+        "batch", 0.05, 60.0, ("analytics", "ml")
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"maxSharePerDAG": "0%"}, "spec.maxSharePerDAG"),
+        ({"maxSharePerDAG": "101%"}, "spec.maxSharePerDAG"),
+        ({"executor": "Pods"}, "spec.executor"),
+        ({"reserved": {"critical": "10%"}}, "spec.reserved"),
+        ({"namespaces": {"allow": []}}, "spec.namespaces.allow"),
+    ],
+)
+def test_a_mistake_in_a_pool_is_told_with_its_place(spec: dict[str, Any], path: str) -> None:
+    problems = read_pool({"metadata": {"name": "batch"}, "spec": spec})
+
+    assert isinstance(problems, list)
+    assert [problem.path for problem in problems] == [path]

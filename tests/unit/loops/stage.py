@@ -1,0 +1,478 @@
+"""A stage for stories about whole schedulers: one API server in memory, replicas, workers with fake jobs, virtual time.
+
+The replicas and workers are the real ones; only who leads is decided by the story. Nothing that a process does survives
+its death: its client falls silent, so that whatever its tasks still have in mind stays there. What it has already sent
+arrives.
+
+After each story the referee (`tests.unit.loops.referee`) reads the whole history of the API server and looks for broken
+laws; a story that wants none of them watched says so.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import looptime
+import orjson
+
+from fencepost.api.codec import decode_run_status
+from fencepost.api.names import (
+    API_VERSION,
+    DAG_RUNS,
+    DAGS,
+    LEASES,
+    SYSTEM_NAMESPACE_DEFAULT,
+    WORKER_POOLS,
+    WORKERS,
+    Kind,
+)
+from fencepost.base.clock import LoopClock
+from fencepost.base.metrics import Metrics
+from fencepost.core.names import scheduled_run_name, shard_lease_name
+from fencepost.core.run_state import RunState
+from fencepost.kube.errors import NotFoundError, UnreachableError
+from fencepost.kube.protocol import Api, Obj, ObjectList, WatchEvent
+from fencepost.loops.lease_objects import shard_object
+from fencepost.loops.scheduler import Scheduler
+from fencepost.memory.faults import Fault, Request
+from fencepost.memory.identity import ADMIN, Identity, Role, worker_identity
+from fencepost.memory.server import MemoryServer
+from fencepost.worker.runner import Launch
+from fencepost.worker.settings import WorkerSettings
+from fencepost.worker.worker import Worker, WorkerEnd
+from tests.unit.worker.stage import CountedMetrics, FakeJob, FakeRunner
+
+T = TypeVar("T")
+
+SYSTEM = SYSTEM_NAMESPACE_DEFAULT
+NAMESPACE = "demo"
+NOON_S = 1_796_040_000
+"""2026-11-30T12:00:00Z: when every story begins; a whole minute."""
+WINDOW_S = 0.05
+REQUESTS_PER_MOMENT_MAX = 5_000
+"""More than so many at one and the same moment are a loop that has forgotten to wait."""
+
+Trouble = Callable[[str, Request], Fault | None]
+"""Asked with a process's name about each of its requests, and each event on its way to it."""
+
+
+def play(story: Callable[["Stage"], Coroutine[Any, Any, None]], *, shards: int = 1, lawful: bool = True) -> None:
+    """Run a story in virtual time, on an empty stage; then let the referee judge, unless the story breaks laws."""
+    from tests.unit.loops.referee import broken_laws
+
+    async def scene() -> None:
+        stage = Stage(shards)
+        try:
+            await story(stage)
+            assert not stage.fallen(), "a part that never ends has ended"
+            if lawful:
+                assert not (broken := await broken_laws(stage)), "\n".join(broken)
+        finally:
+            await stage.close()
+
+    # Nothing here waits for real I/O, so the loop need not look for any before it moves time on.
+    with asyncio.Runner(loop_factory=lambda: looptime.new_event_loop(noop_cycles=0)) as runner:
+        runner.run(scene())
+
+
+class ProcessApi:
+    """A client that sends nothing and hears nothing while its process is frozen, or for ever when it is dead."""
+
+    def __init__(self, api: Api, awake: asyncio.Event) -> None:
+        self._api = api
+        self._awake = awake
+
+    async def _through(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        await self._awake.wait()
+        try:
+            return await call()
+        finally:
+            await self._awake.wait()
+
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
+        return await self._through(lambda: self._api.get(kind, namespace, name))
+
+    async def list(self, kind: Kind, namespace: str | None = None, **options: Any) -> ObjectList:
+        return await self._through(lambda: self._api.list(kind, namespace, **options))
+
+    async def create(self, kind: Kind, obj: Obj) -> Obj:
+        return await self._through(lambda: self._api.create(kind, obj))
+
+    async def replace(self, kind: Kind, obj: Obj, *, subresource: str = "") -> Obj:
+        return await self._through(lambda: self._api.replace(kind, obj, subresource=subresource))
+
+    async def delete(self, kind: Kind, namespace: str | None, name: str, **options: Any) -> None:
+        await self._through(lambda: self._api.delete(kind, namespace, name, **options))
+
+    async def watch(self, kind: Kind, namespace: str | None = None, **options: Any) -> AsyncGenerator[WatchEvent, None]:
+        await self._awake.wait()
+        async with aclosing(self._api.watch(kind, namespace, **options)) as events:
+            async for event in events:
+                await self._awake.wait()
+                yield event
+
+
+class Process:
+    """What can be frozen and killed: one client, and the tasks behind it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.awake = asyncio.Event()
+        self.awake.set()
+        self.dead = False
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def freeze(self) -> None:
+        """SIGSTOP: it sends nothing and hears nothing."""
+        self.awake.clear()
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        if not self.dead:
+            self.awake.set()
+
+    def kill(self) -> None:
+        """SIGKILL: as frozen, and never thawed; what is of it in the loop is stopped as far as it can be found."""
+        self.dead = True
+        self.awake.clear()
+        for task in self.tasks:
+            task.cancel()
+
+
+class Replica(Process):
+    """One operator process; the story says what it leads."""
+
+    def __init__(self, stage: "Stage", name: str) -> None:
+        super().__init__(name)
+        self.held: dict[int, int] = {}
+        """Shard to epoch, as long as it may act; the story may take from it."""
+        self.metrics = Metrics()
+        self.scheduler = Scheduler(
+            ProcessApi(stage.server.client(Identity(Role.OPERATOR, name)), self.awake),
+            stage.clock,
+            self.metrics,
+            system_namespace=SYSTEM,
+            shards=stage.shards,
+            window_s=WINDOW_S,
+            holds=lambda shard: self.held.get(shard),
+        )
+        self.tasks.append(asyncio.create_task(self.scheduler.run(), name=f"scheduler of {name}"))
+
+    def count(self, metric: str, **labels: str) -> float:
+        """A counter of its metrics, without the prefix; 0 where nothing was counted."""
+        return self.metrics.registry.get_sample_value(f"fencepost_{metric}", labels) or 0.0
+
+    async def stop(self) -> None:
+        """SIGTERM, as `main` does it: give up all shards, end what is under way."""
+        for shard in list(self.held):
+            await self.scheduler.released(shard)
+            del self.held[shard]
+        await self.scheduler.close()
+        self.kill()
+
+
+class Runner(FakeRunner):
+    """Fake jobs that end well after `job_s`, or, where that is None, when the story says so."""
+
+    def __init__(self, worker: str, started: list[tuple[str, FakeJob]], job_s: float | None) -> None:
+        super().__init__()
+        self.job_s = job_s
+        self.exit_codes: dict[str, list[int]] = {}
+        """By task: how its next jobs end; 0 beyond them."""
+        self._worker = worker
+        self._started = started
+
+    async def start(self, launch: Launch) -> FakeJob:
+        job = await super().start(launch)
+        self._started.append((self._worker, job))
+        if self.job_s is not None:
+            codes = self.exit_codes.get(launch.source.job.task)
+            asyncio.get_running_loop().call_later(self.job_s, self._end, job, codes.pop(0) if codes else 0)
+        return job
+
+    def of_task(self, task: str) -> list[FakeJob]:
+        """The jobs of a task that run now."""
+        return [job for job in self.jobs if job.launch.source.job.task == task and not job.ended]
+
+    @staticmethod
+    def _end(job: FakeJob, exit_code: int) -> None:
+        if not job.ended:
+            job.end(exit_code)
+
+
+class StageWorker(Process):
+    """One worker process."""
+
+    def __init__(self, stage: "Stage", settings: WorkerSettings, job_s: float | None) -> None:
+        super().__init__(settings.pod)
+        self.settings = settings
+        self.runner = Runner(settings.name, stage.started, job_s)
+        self.metrics = CountedMetrics()
+        api = ProcessApi(stage.server.client(worker_identity(settings.pod)), self.awake)
+        self.worker = Worker(api, stage.clock, settings, self.runner, self.metrics)
+        self.process: asyncio.Task[WorkerEnd] = asyncio.create_task(self.worker.run(), name=settings.name)
+        self.tasks.append(self.process)
+
+    @property
+    def full_name(self) -> str:
+        """Of its Worker and its Lease."""
+        return self.settings.name
+
+    @property
+    def over(self) -> bool:
+        """Whether the process has ended."""
+        return self.process.done()
+
+
+class Stage:
+    """Everything there is."""
+
+    def __init__(self, shards: int) -> None:
+        self.shards = shards
+        self.clock = LoopClock(NOON_S)
+        self.server = MemoryServer(self.clock, faults=self._on_request, changes_max=1_000_000)
+        self.admin = self.server.client(ADMIN)
+        self.began_at = str(self.server.engine.version)
+        self.replicas: dict[str, Replica] = {}
+        self.workers: dict[str, StageWorker] = {}
+        """By pod, or, where a pod's name is used again, the newest one."""
+        self.started: list[tuple[str, FakeJob]] = []
+        """Worker and job, of everything that was ever started."""
+        self.troubles: list[Trouble] = []
+        """The first fault counts."""
+        self.requests: list[tuple[float, str, Request]] = []
+        """When, who, what; without events and reads of watches."""
+        self.deleted_by_people: set[str] = set()
+        """Names of runs."""
+        self._extras: list[asyncio.Task[None]] = []
+        self._moment_s = 0.0
+        self._at_this_moment = 0
+        for shard in range(shards):
+            self.put(LEASES, shard_object(SYSTEM, shard, shards, 0))
+        self.put(WORKER_POOLS, an_object(WORKER_POOLS, "default", spec={"maxSharePerDAG": "100%"}))
+
+    # Who is there.
+
+    def replica(self, name: str) -> Replica:
+        """A new operator process, which leads nothing yet."""
+        replica = self.replicas[name] = Replica(self, name)
+        return replica
+
+    def lead(self, replica: Replica, *shards: int) -> None:
+        """The replica acquires shards (none named: all of them) under the next epoch. Whoever has led them before does
+        not hear of it."""
+        for shard in shards or range(self.shards):
+            lease = self.get(LEASES, shard_lease_name(shard), SYSTEM)
+            epoch = lease["spec"]["leaseTransitions"] + 1
+            lease["spec"] |= {"leaseTransitions": epoch, "holderIdentity": replica.name}
+            self.put(LEASES, lease)
+            replica.held[shard] = epoch
+            replica.scheduler.acquired(shard, epoch)
+
+    def leader(self, name: str = "Ann") -> Replica:
+        """A new replica that leads all shards."""
+        replica = self.replica(name)
+        self.lead(replica)
+        return replica
+
+    def worker(
+        self, pod: str = "w1", *, nonce: str = "aaaaa", slots: int = 4, job_s: float | None = 1.0, **settings: Any
+    ) -> StageWorker:
+        """A new worker process, whose jobs take so long, or end when the story says so."""
+        settings_ = WorkerSettings(pod, nonce, slots=slots, **settings)
+        worker = self.workers[pod] = StageWorker(self, settings_, job_s)
+        return worker
+
+    # What goes wrong.
+
+    def trouble(self, trouble: Trouble) -> Callable[[], None]:
+        """Let this go wrong until the returned function is called."""
+        self.troubles.append(trouble)
+        return lambda: self.troubles.remove(trouble)
+
+    def cut_off(self, *names: str) -> Callable[[], None]:
+        """No request of these processes reaches the API server, and no event them, until the function is called."""
+        gone = Fault(error=UnreachableError("no route to host"))
+        return self.trouble(lambda name, request: gone if name in names else None)
+
+    def once(self, name: str, verb: str, kind: Kind, fault: Fault, subresource: str = "", *, skip: int = 0) -> None:
+        """The next such request of a process (after `skip` more) goes wrong."""
+        count = iter(range(skip + 1))
+
+        def find(asked: str, request: Request) -> Fault | None:
+            same = (asked, request.verb, request.kind, request.subresource) == (name, verb, kind, subresource)
+            return fault if same and next(count, None) == skip else None
+
+        self.trouble(find)
+
+    # What people do.
+
+    def dag(self, name: str, *tasks: Mapping[str, Any], cron: str | None = None, **spec: Any) -> Obj:
+        """Create a DAG."""
+        schedule = {} if cron is None else {"schedule": {"cron": [cron]}}
+        return self.put(
+            DAGS, an_object(DAGS, name, NAMESPACE, spec={"tasks": list(tasks or [a_task("only")]), **schedule, **spec})
+        )
+
+    def edit(self, kind: Kind, name: str, **spec: Any) -> Obj:
+        """Change fields of an object's spec; None removes one."""
+        obj = self.get(kind, name)
+        obj["spec"] = {key: value for key, value in (obj["spec"] | spec).items() if value is not None}
+        return self.put(kind, obj)
+
+    def manual_run(self, name: str, dag: str, **spec: Any) -> Obj:
+        """Create a run by hand."""
+        return self.put(DAG_RUNS, an_object(DAG_RUNS, name, NAMESPACE, spec={"dag": dag, **spec}))
+
+    async def delete(self, kind: Kind, name: str, **options: Any) -> None:
+        """Delete an object as a person does."""
+        if kind is DAG_RUNS:
+            self.deleted_by_people.add(name)
+        await self.admin.delete(kind, NAMESPACE, name, **options)
+
+    # What stands in the API server.
+
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
+        """An object; NotFoundError."""
+        where = (NAMESPACE if namespace is None else namespace) if kind.namespaced else ""
+        return self.server.engine.get(ADMIN, kind, where, name)
+
+    def find(self, kind: Kind, name: str, namespace: str | None = None) -> Obj | None:
+        """An object, or None."""
+        try:
+            return self.get(kind, name, namespace)
+        except NotFoundError:
+            return None
+
+    def all(self, kind: Kind) -> list[Obj]:
+        """All objects of a kind."""
+        return self.server.engine.list(ADMIN, kind, "", "", 0, "").items
+
+    def put(self, kind: Kind, obj: Obj) -> Obj:
+        """Write an object at once, with nothing that could go wrong on the way: create it, or replace that version."""
+        engine = self.server.engine
+        if "resourceVersion" in obj["metadata"]:
+            return engine.replace(ADMIN, kind, orjson.dumps(obj), "")
+        return engine.create(ADMIN, kind, orjson.dumps(obj))
+
+    def run(self, name: str) -> RunState:
+        """A run's record; before a leader has taken it up, or when it is gone, that of a run in which nothing was."""
+        obj = self.find(DAG_RUNS, name)
+        return decode_run_status(obj["status"]) if obj is not None and "status" in obj else RunState()
+
+    def mailbox(self, worker: StageWorker) -> dict[str, str]:
+        """The entries of a worker; none if it is gone."""
+        obj = self.find(WORKERS, worker.full_name, SYSTEM)
+        return {} if obj is None else dict(obj["spec"].get("leases") or {})
+
+    def is_fenced(self, worker: StageWorker) -> bool:
+        """Whether it is shut out, or its object gone."""
+        obj = self.find(WORKERS, worker.full_name, SYSTEM)
+        return obj is None or bool(obj["spec"].get("fenced"))
+
+    def finished(self, *names: str) -> bool:
+        """Whether these runs have ended."""
+        return all(self.run(name).phase.finished for name in names)
+
+    def quiet(self) -> bool:
+        """Whether every run has ended and every mailbox is empty."""
+        return all(
+            "status" in run and decode_run_status(run["status"]).phase.finished for run in self.all(DAG_RUNS)
+        ) and not any(worker["spec"].get("leases") for worker in self.all(WORKERS))
+
+    async def history(self, kind: Kind) -> list[WatchEvent]:
+        """All that has ever happened to objects of a kind, in order."""
+        events = self.admin.watch(kind, resource_version=self.began_at, timeout_s=0.0)
+        return [event async for event in events]
+
+    async def slots_fired(self, dag: str) -> Counter[int]:
+        """Minutes after the beginning of the story, each with how many runs were ever created for it."""
+        created: dict[str, str] = {}
+        for event in await self.history(DAG_RUNS):
+            meta = event.object["metadata"]
+            if event.object["spec"]["dag"] == dag and event.object["spec"].get("trigger") == "Schedule":
+                created[meta["uid"]] = meta["name"]
+        return Counter((int(name.rpartition("-")[2]) - NOON_S) // 60 for name in created.values())
+
+    def writes(self, verb: str, kind: Kind, subresource: str = "", by: str = "") -> int:
+        """How many requests of this sort were made, by whom (empty: by anyone)."""
+        wanted = (verb, kind, subresource)
+        return sum(
+            (request.verb, request.kind, request.subresource) == wanted and by in ("", name)
+            for _, name, request in self.requests
+        )
+
+    # Time.
+
+    @property
+    def now_s(self) -> float:
+        """Since the story began."""
+        return self.clock.steady_s()
+
+    async def until(self, condition: Callable[[], bool], limit_s: float = 60.0) -> float:
+        """Wait for a condition; how many seconds it took."""
+        began_s = self.now_s
+        while not condition():
+            waited_s = self.now_s - began_s
+            assert waited_s < limit_s, f"not within {limit_s:g} s"
+            await asyncio.sleep(0.05)
+        return self.now_s - began_s
+
+    async def at(self, moment_s: float) -> None:
+        """Wait until this second of the story."""
+        assert moment_s >= self.now_s, f"it is {self.now_s:g} s already"
+        await asyncio.sleep(moment_s - self.now_s)
+
+    async def pass_time(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+    def fallen(self) -> list[str]:
+        """Schedulers that have ended though nobody ended them."""
+        return [replica.name for replica in self.replicas.values() if not replica.dead and replica.tasks[0].done()]
+
+    def spawn(self, aside: Coroutine[Any, Any, None]) -> None:
+        """Let something happen besides."""
+        self._extras.append(asyncio.create_task(aside))
+
+    async def close(self) -> None:
+        """End everything."""
+        for extra in self._extras:
+            extra.cancel()
+        for process in (*self.replicas.values(), *self.workers.values()):
+            process.kill()
+        await asyncio.sleep(0)
+
+    def _on_request(self, request: Request) -> Fault | None:
+        name = request.identity.pod or request.identity.user
+        if request.identity.role is Role.ADMIN:
+            return None
+        self._count(request)
+        if request.verb not in ("event", "watch"):
+            self.requests.append((self.now_s, name, request))
+        faults = (trouble(name, request) for trouble in self.troubles)
+        return next((fault for fault in faults if fault is not None), None)
+
+    def _count(self, request: Request) -> None:
+        if self.now_s != self._moment_s:
+            self._moment_s, self._at_this_moment = self.now_s, 0
+        self._at_this_moment += 1
+        assert self._at_this_moment < REQUESTS_PER_MOMENT_MAX, f"a storm of requests, the last of them {request}"
+
+
+def a_task(name: str, *parents: str, **more: Any) -> dict[str, Any]:
+    """A task of one job."""
+    return {"name": name, "command": ["true"], **({"dependsOn": list(parents)} if parents else {}), **more}
+
+
+def an_object(kind: Kind, name: str, namespace: str = "", **content: Any) -> Obj:
+    """An object of ours."""
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": API_VERSION, "kind": kind.kind, "metadata": metadata, **content}
+
+
+def slot(minute: int, dag: str = "etl") -> str:
+    """The name of a DAG's run for this minute of the story."""
+    return scheduled_run_name(dag, NOON_S + 60 * minute)
