@@ -7,13 +7,12 @@ What only a cluster knows is not said: whether the pool exists, or the DAG that 
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-
-import orjson
 
 from fencepost.api.names import API_VERSION, DAG_RUNS, DAGS, GROUP, WORKER_POOLS
 from fencepost.api.read import check_run, read_dag, read_pool
@@ -39,6 +38,8 @@ EXIT_REFUSED = 2
 OUR_KINDS = (DAGS.kind, DAG_RUNS.kind, WORKER_POOLS.kind)
 """What a person writes."""
 TOP_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+OBJECT_BYTES_MAX = 1536 * 1024
+"""Of one object as JSON: what etcd takes by default."""
 CLIENT_APPLY_BYTES_MAX = 256 * 1024
 """kubectl apply, unless it is told --server-side, keeps a copy of the object in an annotation, which holds no more."""
 
@@ -137,6 +138,9 @@ def _envelope_problems(document: Document) -> list[Problem]:
     if value.get("apiVersion") != API_VERSION:
         fact = f"{value['apiVersion']!r} does not exist" if "apiVersion" in value else "it is missing"
         problems.append(Problem("WrongVersion", "apiVersion", fact, f"write {API_VERSION}"))
+    if (size := _size_bytes(value)) > OBJECT_BYTES_MAX:
+        fact = f"the object has {size // 1024} KiB, of {OBJECT_BYTES_MAX // 1024} KiB that an API server stores"
+        problems.append(Problem("TooLarge", "", fact, "split it"))
     for field in ("labels", "annotations"):
         texts = document.metadata.get(field) or {}
         if not isinstance(texts, Mapping):
@@ -181,10 +185,15 @@ def _summary(checked: CheckedDag, now_s: float) -> str:
 
 def _apply_note(document: Document) -> str:
     """A warning where the object is too large for a plain `kubectl apply`."""
-    size = len(orjson.dumps(document.value))
+    size = _size_bytes(document.value)
     if size <= CLIENT_APPLY_BYTES_MAX:
         return ""
     return f"; it has {size // 1024} KiB, so kubectl apply needs --server-side"
+
+
+def _size_bytes(value: Any) -> int:
+    """As JSON. Not by orjson, which refuses numbers that YAML may hold and the models then name."""
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace"))
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,6 +1,7 @@
 """`fencepost shards`: who leads which shard, since when, and how often it has changed hands."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +39,8 @@ def run(args: argparse.Namespace) -> int:
         )
         leases.raise_for_status()
     except (requests.RequestException, pykube.exceptions.PyKubeError) as error:
-        print(
-            f"fencepost: the Leases of {args.namespace} cannot be read: {error}; check the kubeconfig and your rights"
-        )
+        fact = f"the Leases of {args.namespace} cannot be read: {error}"
+        print(f"fencepost: {fact}; check the kubeconfig and your rights", file=sys.stderr)
         return EXIT_REFUSED
     print(table(leases.json()["items"]))
     return 0

@@ -208,10 +208,9 @@ class PoolQueue:
         pool = self.spec.name
         if not len(self.slots):
             return Block.NO_WORKER, f"pool {pool!r} has no live worker; start one, or look at why none registers"
-        held, cap = self._held[dag], self.cap()
-        if held >= cap:
+        held, cap, live = self._held[dag], self.cap(), self.slots.live
+        if cap <= held < live:
             return Block.DAG_AT_CAP, f"{held} of {cap} slots used; raise maxSharePerDAG of pool {pool!r} or wait"
-        live = self.slots.live
         return Block.POOL_FULL, f"all {live} slots of pool {pool!r} are taken; add workers or wait"
 
     def waiting(self) -> int:

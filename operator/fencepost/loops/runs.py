@@ -13,6 +13,7 @@ from fencepost.apply.writers import Next
 from fencepost.core.intents import Announce, Authority, WriteRun
 from fencepost.core.names import JobKey, RunKey, mailbox_key
 from fencepost.core.phases import JobPhase, RunPhase
+from fencepost.core.run_spec import RunSpec
 from fencepost.core.run_state import Entry, Lease, Order, RunState
 from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Obj
@@ -49,11 +50,14 @@ class Runs:
         self._world.writers.touch(("run", key), lambda: self._turn(key), urgent=urgent, after_s=after_s)
 
     def changed(self, view: RunView, old: RunView | None) -> None:
-        """A run's object has changed: plan it, unless it is over."""
+        """A run's object has changed: let go of what it has settled, and plan it, unless it is over."""
+        authority = self._world.shards.authority(view.shard)
+        if authority is not None and old is not None:
+            self._settle(view, old, authority)
         if view.finished:
             if old is None or not old.finished:
                 self._leave(view)
-        elif not self._own_write and self._world.shards.authority(view.shard) is not None:
+        elif not self._own_write and authority is not None:
             cancelling = view.spec is not None and view.spec.cancel and not (old and old.spec and old.spec.cancel)
             self.touch(view.key, urgent=cancelling)
 
@@ -76,12 +80,8 @@ class Runs:
     def stored(
         self, view: RunView, authority: Authority, compiled: Compiled, decision: Decision, before: RunState
     ) -> Next | float:
-        """A run's write has been stored: deliver what it leases, let go of what it settles, and count. What its writer
-        is to do next."""
+        """A run's write has been stored: deliver what it leases, and count. What its writer is to do next."""
         state = decision.state
-        for job, lease in before.leases.items():
-            if state.leases.get(job) != lease:
-                self._mailboxes.settle(authority, lease.worker, mailbox_key(view.key, view.uid, job), lease.token)
         self._deliver(view, authority, compiled, state, decision.plan.stopping)
         self._desk.close(decision.grants)
         self._desk.hold(view.dag, view.key, len(state.leases))
@@ -102,6 +102,9 @@ class Runs:
         state = view.state or RunState()
         if not view.spec.revision and not await self._adoptable(dag, authority):
             return await self._postpone(view, authority, state, dag)
+        unknown = _unknown_params(view.spec, dag)
+        if unknown:
+            return await self._end(view, authority, state, RunPhase.FAILED, "UnknownParam", unknown)
         revision = view.spec.revision or (dag.revision if dag is not None else "")
         try:
             compiled = await self._definitions.of_run(key, view.dag, revision)
@@ -253,6 +256,15 @@ class Runs:
             delays_s.append(max(0.0, decision.plan.wake_at_s - self._world.clock.now_s()) + 0.001)
         return min(LOOK_MAX_S, *delays_s) if delays_s else Next.REST
 
+    def _settle(self, view: RunView, old: RunView, authority: Authority) -> None:
+        """The entries of leases that the run has ended may go. Told by what is stored, and not by the answer to the
+        write that ended them, which may have been lost."""
+        if view.state is None or old.state is None:
+            return
+        for job, lease in old.state.leases.items():
+            if view.state.leases.get(job) != lease:
+                self._mailboxes.settle(authority, lease.worker, mailbox_key(view.key, view.uid, job), lease.token)
+
     def _take_in(self, written: Obj) -> None:
         """Our own write into the cache, without a turn for what its writer knows already."""
         self._own_write = True
@@ -319,6 +331,16 @@ class Runs:
         if state.phase in (RunPhase.FAILED, RunPhase.CANCELLED) and view.record is not None:
             message = state.message or state.reason
             await self._world.executor.execute(Announce(view.record, state.reason, message))
+
+
+def _unknown_params(spec: RunSpec, dag: DagView | None) -> str:
+    """What is wrong with the params of a run that is about to be taken up; empty when nothing is."""
+    if spec.revision or dag is None or dag.checked is None:
+        return ""
+    known = [name for name, _ in dag.checked.spec.definition.params]
+    unknown = sorted(name for name, _ in spec.params if name not in known)
+    has = f"it has {', '.join(known)}" if known else "it has none"
+    return f"DAG {dag.key} has no param {', '.join(unknown)}; {has}: correct spec.params" if unknown else ""
 
 
 def _total(state: RunState, phase: JobPhase) -> int:

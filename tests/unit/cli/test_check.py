@@ -77,6 +77,7 @@ def test_a_cycle_is_spelled_out(call: Any) -> None:
         ({"metadata": {"name": "etl", "labels": {"cost": 1}}}, "metadata.labels.cost: 1 is not a text"),
         ({"metadata": {"name": "etl", "annotations": []}}, None),
         ({"metadata": {"name": "etl", "annotations": ["x"]}}, "metadata.annotations: it is not a map"),
+        ({"spec": {"tasks": [task("a", maxParallel=10**30)]}}, "spec.tasks[0].maxParallel"),
         ({"spec": None}, "spec: None does not fit"),
         ({"spec": {"tasks": []}}, "spec.tasks"),
         ({"spec": {"tasks": [task("a", when="x")]}}, "spec.tasks[0].when: it is not supported yet"),
@@ -203,6 +204,12 @@ def test_a_file_that_is_not_there_and_an_empty_folder_are_refused(tmp_path: Path
         "fencepost: nix.yaml: it cannot be read: no such file or directory; name a file that you may read",
         "fencepost: empty: the folder holds no file that ends in .yaml, .yml, .json; name another",
     ]
+
+
+def test_a_dag_larger_than_any_api_server_stores_is_refused(call: Any) -> None:
+    code, lines, _ = call(dag("etl", *(task(f"t{n}", "x" * 8000) for n in range(200))))
+    assert code == 2
+    assert lines == ["a.yaml: DAG etl: the object has 1570 KiB, of 1536 KiB that an API server stores; split it"]
 
 
 def test_a_dag_too_large_for_a_plain_kubectl_apply_says_so_and_is_fine(

@@ -51,7 +51,13 @@ def running(folder: Path, *objects: dict[str, Any], options: tuple[str, ...] = (
     file = write(folder / "dag.yaml", *objects)
     call = [sys.executable, "-c", "import sys; from fencepost.cli.app import main; sys.exit(main())", "run", file]
     process = subprocess.Popen(
-        [*call, *options], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*call, *options],
+        cwd=folder,
+        env=os.environ | {"TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     try:
         wait_until((folder / "started").exists, "the start of the job")

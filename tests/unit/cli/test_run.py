@@ -190,8 +190,8 @@ def test_a_slot_that_falls_due_during_a_run_by_hand_starts_no_run_beside_it(
     to_the_minute_s = 0.8
     shift_s = 60 - to_the_minute_s - time.time() % 60
     monkeypatch.setattr("fencepost.cli.app.SystemClock.now_s", lambda _self: time.time() + shift_s)
-    schedule = {"schedule": {"cron": ["* * * * *"]}, "concurrency": {"policy": "Allow"}}
-    assert call(dag("etl", task("only", "echo ran >> log; sleep 1.2"), **schedule)).code == 0
+    job, every_minute = task("only", "echo ran >> log; sleep 1.2"), {"cron": ["* * * * *"]}
+    assert call(dag("etl", job, schedule=every_minute, concurrency={"policy": "Allow"})).code == 0
     assert (tmp_path / "log").read_text() == "ran\n"
 
 

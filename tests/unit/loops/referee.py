@@ -15,7 +15,6 @@ from fencepost.core.phases import JobPhase
 from fencepost.core.plan_workers import busy_slots, token_of
 from fencepost.core.run_state import Lease, Order, Outcome, RunState
 from fencepost.kube.protocol import EventType, Obj
-from fencepost.loops.history import AGE_MIN_S
 from tests.unit.loops.stage import SYSTEM, Stage
 
 
@@ -119,7 +118,7 @@ class Referee:
         age_s = self._deleted_at_s[meta["name"]] - parse_time(meta["creationTimestamp"])
         if not state.phase.finished:
             yield "it was deleted before its end"
-        if age_s < AGE_MIN_S - 1:
+        if age_s < self._stage.history_age_min_s - 1:
             yield f"it was deleted at the age of {age_s:g} s"
         mark = dag.get("status", {}).get("lastScheduledTime")
         if spec.get("trigger") == "Schedule" and (mark is None or parse_time(mark) < parse_time(spec["scheduledTime"])):

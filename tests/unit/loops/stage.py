@@ -32,8 +32,9 @@ from fencepost.base.clock import LoopClock
 from fencepost.base.metrics import Metrics
 from fencepost.core.names import scheduled_run_name, shard_lease_name
 from fencepost.core.run_state import RunState
-from fencepost.kube.errors import NotFoundError, UnreachableError
+from fencepost.kube.errors import ApiError, NotFoundError, UnreachableError
 from fencepost.kube.protocol import Api, Obj, ObjectList, WatchEvent
+from fencepost.loops.history import AGE_MIN_S
 from fencepost.loops.lease_objects import shard_object
 from fencepost.loops.scheduler import Scheduler
 from fencepost.memory.faults import Fault, Request
@@ -58,12 +59,18 @@ Trouble = Callable[[str, Request], Fault | None]
 """Asked with a process's name about each of its requests, and each event on its way to it."""
 
 
-def play(story: Callable[["Stage"], Coroutine[Any, Any, None]], *, shards: int = 1, lawful: bool = True) -> None:
+def play(
+    story: Callable[["Stage"], Coroutine[Any, Any, None]],
+    *,
+    shards: int = 1,
+    history_age_min_s: float = AGE_MIN_S,
+    lawful: bool = True,
+) -> None:
     """Run a story in virtual time, on an empty stage; then let the referee judge, unless the story breaks laws."""
     from tests.unit.loops.referee import broken_laws
 
     async def scene() -> None:
-        stage = Stage(shards)
+        stage = Stage(shards, history_age_min_s)
         try:
             await story(stage)
             assert not stage.fallen(), "a part that never ends has ended"
@@ -87,9 +94,12 @@ class ProcessApi:
     async def _through(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         await self._awake.wait()
         try:
-            return await call()
-        finally:
+            answer = await call()
+        except ApiError:
             await self._awake.wait()
+            raise
+        await self._awake.wait()
+        return answer
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
         return await self._through(lambda: self._api.get(kind, namespace, name))
@@ -157,6 +167,7 @@ class Replica(Process):
             shards=stage.shards,
             window_s=WINDOW_S,
             holds=lambda shard: self.held.get(shard),
+            history_age_min_s=stage.history_age_min_s,
         )
         self.tasks.append(asyncio.create_task(self.scheduler.run(), name=f"scheduler of {name}"))
 
@@ -229,8 +240,9 @@ class StageWorker(Process):
 class Stage:
     """Everything there is."""
 
-    def __init__(self, shards: int) -> None:
+    def __init__(self, shards: int, history_age_min_s: float) -> None:
         self.shards = shards
+        self.history_age_min_s = history_age_min_s
         self.clock = LoopClock(NOON_S)
         self.server = MemoryServer(self.clock, faults=self._on_request, changes_max=1_000_000)
         self.admin = self.server.client(ADMIN)

@@ -5,18 +5,21 @@ told once for each write that somebody makes in it.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from fencepost.api.names import DAG_RUNS, DAGS
 from fencepost.core.phases import RunPhase
-from fencepost.kube.errors import ApiError, ConflictError, ConnectionLostError, OverloadedError, ServerError
+from fencepost.kube.errors import ConflictError, ConnectionLostError, OverloadedError
 from fencepost.memory.faults import Fault, Request
 from tests.unit.loops.stage import NAMESPACE, Stage, a_task, play, slot
 
 WRITES = ("create", "update", "delete")
 LEASE_S = 15.0
 """From a leader's death to the next one's acquisition."""
+AGE_S = 30.0
+"""At which runs may be deleted."""
 
 
 def is_decision(request: Request) -> bool:
@@ -41,26 +44,21 @@ class Nth:
         return self._left == 0
 
 
-async def the_story(stage: Stage, end_s: float = 200.0) -> None:
-    """From noon to the end of the third run, and the deletion of the first one."""
+async def the_story(stage: Stage) -> None:
+    """Two runs, the second of which makes the first one superfluous."""
     stage.worker()
     stage.dag("etl", a_task("extract"), a_task("load", "extract"), cron="* * * * *", history={"succeeded": 1})
-    await stage.at(end_s)
+    await stage.at(145.0)
     stage.edit(DAGS, "etl", suspend=True)
-    await stage.until(stage.quiet, limit_s=120.0)
+    await stage.until(stage.quiet, limit_s=60.0)
 
 
 async def assert_all_went_well(stage: Stage) -> None:
-    """Every slot has had one run, and each run ended well."""
-    fired = await stage.slots_fired("etl")
-    assert set(fired.values()) == {1}, fired
-    assert list(fired) == list(range(1, len(fired) + 1)), fired
-    assert len(fired) >= 3
+    """Every slot has had one run, each run ended well, and the last one is kept."""
+    assert await stage.slots_fired("etl") == {1: 1, 2: 1}
     ended = {event.object["metadata"]["name"]: event.object for event in await stage.history(DAG_RUNS)}
     assert all(run["status"]["phase"] == RunPhase.SUCCEEDED for run in ended.values())
-    await stage.until(lambda: stage.find(DAG_RUNS, slot(1)) is None, limit_s=180.0)
-    await stage.pass_time(130.0)
-    assert len(stage.all(DAG_RUNS)) == 1, "history keeps one run"
+    await stage.until(lambda: [run["metadata"]["name"] for run in stage.all(DAG_RUNS)] == [slot(2)], limit_s=60.0)
 
 
 def tell_for_each_write(writer: str, tell: Callable[[int], str]) -> None:
@@ -76,7 +74,7 @@ def tell_for_each_write(writer: str, tell: Callable[[int], str]) -> None:
         if not what:
             break
         told.append(what)
-    assert len(told) > 10, told
+    assert len(told) > 4, told
 
 
 @pytest.mark.parametrize("moment", ["before", "after", "on its way"])
@@ -110,7 +108,7 @@ def test_a_leader_dies_at_each_of_its_writes(moment: str) -> None:
             await assert_all_went_well(stage)
 
         try:
-            play(story)
+            play(story, history_age_min_s=AGE_S)
         except AssertionError as error:
             raise AssertionError(f"dead at {nth.found}: {error}") from error
         return nth.found
@@ -119,33 +117,32 @@ def test_a_leader_dies_at_each_of_its_writes(moment: str) -> None:
 
 
 FAULTS = {
-    "the answer is lost": Fault(error=ConnectionLostError("reset by peer"), carried_out=True),
-    "it is done and answered with 500": Fault(error=ServerError("timeout", status=504), carried_out=True),
-    "it is lost": Fault(error=ConnectionLostError("reset by peer")),
-    "the server has too much to do": Fault(error=OverloadedError("later")),
+    "its answer is lost": Fault(error=ConnectionLostError("reset by peer"), carried_out=True),
+    "it is not done": Fault(error=OverloadedError("later")),
     "a conflict": Fault(error=ConflictError("changed meanwhile")),
-    "it takes long": Fault(delay_s=8.0),
-    "its answer takes long": Fault(answer_delay_s=8.0),
     "it takes long and its answer is lost": Fault(delay_s=8.0, error=ConnectionLostError("reset"), carried_out=True),
 }
 
 
-@pytest.mark.parametrize("writer", ["Ann", "w1"])
 @pytest.mark.parametrize("what", FAULTS)
-def test_each_write_goes_wrong_once(writer: str, what: str) -> None:
-    def tell(number: int) -> str:
+def test_each_write_goes_wrong_once(what: str) -> None:
+    def tell(writer: str, number: int) -> str:
         nth = Nth(writer, number)
 
         async def story(stage: Stage) -> None:
             stage.leader("Ann")
-            stage.trouble(lambda name, request: FAULTS[what] if nth.hits(name, request) else None)
+            possible = ("update",) if what == "a conflict" else WRITES
+            stage.trouble(
+                lambda name, request: FAULTS[what] if request.verb in possible and nth.hits(name, request) else None
+            )
             await the_story(stage)
             await assert_all_went_well(stage)
 
         try:
-            play(story)
+            play(story, history_age_min_s=AGE_S)
         except AssertionError as error:
             raise AssertionError(f"{what}, of {nth.found}: {error}") from error
         return nth.found
 
-    tell_for_each_write(writer, tell)
+    for writer in ("Ann", "w1"):
+        tell_for_each_write(writer, partial(tell, writer))
