@@ -41,6 +41,8 @@ PARAMS_BYTES_MAX = 512
 """Of params as JSON in an entry; more are read from the run."""
 MESSAGE_BYTES_MAX = 1024
 OUTPUT_BYTES_MAX = 2048
+RUN_MESSAGE_LENGTH_MAX = 4096
+"""Of `DAGRun.status.message`, in characters; a longer one would be refused for ever."""
 
 
 def _attempt_text(attempt: int, losses: int) -> str:
@@ -182,7 +184,7 @@ def encode_run_status(state: RunState) -> dict[str, Any]:
         "round": state.round,
         "done": f"{state.done}/{state.total}",
     }
-    texts = {"reason": state.reason, "message": state.message}
+    texts = {"reason": state.reason, "message": state.message[:RUN_MESSAGE_LENGTH_MAX]}
     status |= {name: text for name, text in texts.items() if text}
     maps: dict[str, dict[str, str]] = {
         "leases": {str(job): encode_lease(lease) for job, lease in state.leases.items()},
@@ -207,7 +209,7 @@ def _run_conditions(state: RunState, finish_s: float) -> list[dict[str, str]]:
             "type": name,
             "status": "True",
             "reason": state.reason or str(state.phase),
-            "message": state.message,
+            "message": state.message[:RUN_MESSAGE_LENGTH_MAX],
             "lastTransitionTime": format_time(finish_s),
         }
         for name in (kind, "Finished")

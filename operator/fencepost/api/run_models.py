@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
+from fencepost.api.codec import RUN_MESSAGE_LENGTH_MAX
 from fencepost.api.dag_models import Params
 from fencepost.api.schema import (
     ATOMIC_MAP,
@@ -118,7 +119,7 @@ class DAGRunStatus(Part):
     """Ended jobs of all jobs, such as `3/102`."""
     reason: Annotated[str, StringConstraints(max_length=128)] | None = None
     """Why it is not further, or how it ended: a PascalCase code."""
-    message: Annotated[str, StringConstraints(max_length=4096)] | None = None
+    message: Annotated[str, StringConstraints(max_length=RUN_MESSAGE_LENGTH_MAX)] | None = None
     """The same as a sentence."""
     start_time: Time | None = None
     finish_time: Time | None = None

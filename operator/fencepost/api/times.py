@@ -4,8 +4,6 @@ import re
 from datetime import UTC, datetime
 
 _DURATION = re.compile(r"^(?:(\d{1,5})h)?(?:(\d{1,5})m)?(?:(\d{1,5})s)?(?:(\d{1,5})ms)?$")
-DURATION_PATTERN = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$"
-"""The same as a CRD can check it; the order of the units is checked by `parse_duration`."""
 
 
 def format_time(unix_s: float, *, millis: bool = False) -> str:

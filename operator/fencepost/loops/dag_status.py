@@ -11,6 +11,8 @@ from fencepost.observe.dags import DagView
 from fencepost.observe.runs import RunView
 
 FIRED_REMEMBERED_MAX = 1000
+MESSAGE_LENGTH_MAX = 4096
+"""Of a condition; a cycle through thousands of tasks spells a long one."""
 
 
 @dataclass(slots=True)
@@ -114,7 +116,7 @@ def _ready(view: DagView, problem: Problem | None, now_s: float) -> dict[str, An
         "type": "Ready",
         "status": status,
         "reason": problem.reason if problem else "Valid",
-        "message": message + (f" (and {others} more)" if others > 0 else ""),
+        "message": message[:MESSAGE_LENGTH_MAX] + (f" (and {others} more)" if others > 0 else ""),
         "observedGeneration": view.generation,
         "lastTransitionTime": since or format_time(now_s),
     }

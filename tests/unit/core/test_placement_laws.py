@@ -150,7 +150,7 @@ class AnyPool(RuleBasedStateMachine):
                 assert block is None
             else:
                 assert block is not None
-                at_cap = self.held_by_dag(dag) >= self.cap()
+                at_cap = self.cap() <= self.held_by_dag(dag) < sum(self.size.values())
                 assert block[0] is (
                     Block.NO_WORKER if not self.size else Block.DAG_AT_CAP if at_cap else Block.POOL_FULL
                 )

@@ -249,7 +249,8 @@ class Stage:
         self.began_at = str(self.server.engine.version)
         self.replicas: dict[str, Replica] = {}
         self.workers: dict[str, StageWorker] = {}
-        """By pod, or, where a pod's name is used again, the newest one."""
+        """By pod; where a pod's name is used again, the newest one."""
+        self.all_workers: list[StageWorker] = []
         self.started: list[tuple[str, FakeJob]] = []
         """Worker and job, of everything that was ever started."""
         self.troubles: list[Trouble] = []
@@ -295,6 +296,7 @@ class Stage:
         """A new worker process, whose jobs take so long, or end when the story says so."""
         settings_ = WorkerSettings(pod, nonce, slots=slots, **settings)
         worker = self.workers[pod] = StageWorker(self, settings_, job_s)
+        self.all_workers.append(worker)
         return worker
 
     # What goes wrong.
@@ -453,7 +455,7 @@ class Stage:
         """End everything."""
         for extra in self._extras:
             extra.cancel()
-        for process in (*self.replicas.values(), *self.workers.values()):
+        for process in (*self.replicas.values(), *self.all_workers):
             process.kill()
         await asyncio.sleep(0)
 
