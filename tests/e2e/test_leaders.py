@@ -60,7 +60,7 @@ def takeover(stage: Stage) -> Takeover:
     stage.apply(
         dag(names["overdue"], job, schedule=every_minute(), concurrency={"policy": "Allow"}, history={"succeeded": 9})
     )
-    stage.wait("its schedule is seen", lambda: stage.dag_status(names["overdue"]).get("nextScheduledTime"))
+    stage.wait_for_dag(names["overdue"], "nextScheduledTime")
     stage.apply(dag(names["fresh"]))
     victim, epoch = stage.leader_of(names["flying"]), stage.epoch(names["flying"])
     [survivor] = [member for member in stage.replicas() if member is not victim]
@@ -97,7 +97,7 @@ def test_a_killed_leaders_shards_are_led_and_planned_again_in_time(
 def test_each_slot_that_nobody_has_decided_fires_once_under_the_next_leader(stage: Stage, takeover: Takeover) -> None:
     name, first = name_in_shard("overdue", SHARD), takeover.seen_s // 60 * 60 + 60
     stage.kubectl("patch", "dag", name, "--type=merge", '--patch={"spec":{"suspend":true}}')
-    stage.wait("it is suspended", lambda: stage.dag_status(name)["state"] == "Suspended")
+    stage.wait_for_dag(name, "state", "Suspended")
     last = max(int(meta_name(run).rpartition("-")[2]) for run in stage.runs_of(name))
     want_slots = list(range(first, last + 1, 60))
     for slot in want_slots:
@@ -107,8 +107,8 @@ def test_each_slot_that_nobody_has_decided_fires_once_under_the_next_leader(stag
     assert sorted(meta_name(run) for run in stage.runs_of(name)) == [f"{name}-{slot}" for slot in want_slots]
     assert len(stage.ledger("overdue").starts()) == len(want_slots)
     assert not stage.ledger("overdue").repeated()
-    stage.wait("the mark is stored", lambda: stage.dag_status(name)["lastScheduledTime"] == format_time(last))
-    assert stage.dag_status(name)["missed"] == stage.dag_status(name)["skipped"] == 0
+    status = stage.wait_for_dag(name, "lastScheduledTime", format_time(last))
+    assert status["missed"] == status["skipped"] == 0
 
 
 def test_a_write_under_the_old_epoch_is_refused(stage: Stage, takeover: Takeover) -> None:

@@ -65,7 +65,7 @@ def test_a_dag_tells_its_state_its_revision_and_its_last_run(stage: Stage) -> No
     run = stage.launch(dag("telling", task("only"), schedule={"cron": ["0 3 * * *"], "timeZone": "Europe/Berlin"}))
     stage.wait_for_phase(run, "Succeeded")
 
-    status = stage.wait("the last run shows", lambda: (s := stage.dag_status("telling")) and "lastRun" in s and s)
+    status = stage.wait_for_dag("telling", "lastRun")
 
     assert status["lastRun"]["name"] == run
     assert status["lastRun"]["phase"] == "Succeeded"
@@ -148,7 +148,7 @@ def test_an_edit_of_a_dag_does_not_change_a_run_in_flight(stage: Stage) -> None:
     stage.wait("the first job runs", lambda: ledger.count("start", "first"))
     stage.kubectl("apply", "--filename=-", stdin=json.dumps(with_last("note new")))
     edited = stage.dag("edited")["metadata"]["generation"]
-    stage.wait("the edit is seen", lambda: stage.dag_status("edited").get("observedGeneration") == edited)
+    stage.wait_for_dag("edited", "observedGeneration", edited)
     later = stage.start("edited", "edited-later")
     ledger.open()
     for each in (run, later):

@@ -111,7 +111,7 @@ def test_a_suspended_dag_makes_no_run_and_makes_up_for_none_when_it_goes_on(stag
     assert "nextScheduledTime" not in stage.dag_status("resting")
     resumed_s = time.time()
     suspend(stage, "resting", False)
-    coming = stage.wait("it has a next time", lambda: stage.dag_status("resting").get("nextScheduledTime"))
+    coming = stage.wait_for_dag("resting", "nextScheduledTime")["nextScheduledTime"]
     suspend(stage, "resting", True)
 
     assert parse_time(coming) > resumed_s

@@ -69,10 +69,10 @@ def test_a_run_that_waits_for_its_share_says_so_with_numbers(stage: Stage, share
     name = name_in_shard("waiting", SHARD)
     run = stage.launch(dag(name, task("wide", command=ledger.gated(), forEach={"count": 3}), pool=shared))
 
-    message = stage.wait("it says why it waits", lambda: stage.status(run).get("message"))
+    status = stage.wait_for_run(run, "message")
 
-    assert stage.status(run)["reason"] == "DAGAtCap"
-    assert message.startswith("2 of 2 slots used")
+    assert status["reason"] == "DAGAtCap"
+    assert status["message"].startswith("2 of 2 slots used")
     ledger.open()
     stage.wait_for_phase(run, "Succeeded")
 
@@ -87,7 +87,7 @@ def test_the_higher_priority_gets_the_slot_that_becomes_free(stage: Stage, narro
     stage.wait_for_lease(first, "first/0")
     waiting = [stage.launch(urgent(each, ledger.job())) for each in ("low", "normal", "high", "critical")]
     for run in waiting:
-        stage.wait(f"{run} waits for the slot", lambda run=run: stage.status(run).get("phase"))  # type: ignore[misc]
+        stage.wait_for_run(run, "phase")
     ledger.open()
     for run in waiting:
         stage.wait_for_phase(run, "Succeeded")

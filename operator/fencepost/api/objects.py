@@ -20,8 +20,10 @@ COMPONENT = "fencepost-operator"
 def run_object(intent: CreateRun | WriteRun) -> Obj:
     """A whole DAGRun: spec and foreign metadata as they were read, our labels and owner, and the new status.
 
-    A run that waits for its DAG, or ends without it, has neither owner nor revision: those are filled in but once.
+    A run that waits for its DAG, or ends without it, has neither owner nor revision: those are filled in but once, so
+    that a run which somebody has orphaned outlives its DAG.
     """
+    adopted = isinstance(intent, CreateRun) or ("revision" not in intent.record["spec"] and bool(intent.revision))
     if isinstance(intent, CreateRun):
         meta: Obj = {"namespace": intent.run.namespace, "name": intent.run.name}
         spec: Mapping[str, Any] = {
@@ -34,11 +36,11 @@ def run_object(intent: CreateRun | WriteRun) -> Obj:
     else:
         meta = {name: value for name, value in intent.record["metadata"].items() if name != "managedFields"}
         spec = intent.record["spec"]
-        if "revision" not in spec and intent.revision:
+        if adopted:
             spec = {**spec, "dagUID": intent.dag_uid, "revision": intent.revision}
     ours = {wire.SHARD_LABEL: str(intent.authority.shard), wire.DAG_LABEL: intent.dag.name}
     meta["labels"] = {**meta.get("labels", {}), **ours}
-    if intent.dag_uid and not any(owner["uid"] == intent.dag_uid for owner in meta.get("ownerReferences", ())):
+    if adopted and not any(owner["uid"] == intent.dag_uid for owner in meta.get("ownerReferences", ())):
         meta["ownerReferences"] = [*meta.get("ownerReferences", ()), dag_owner(intent.dag, intent.dag_uid)]
     return {
         "apiVersion": wire.API_VERSION,

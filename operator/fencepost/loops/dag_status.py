@@ -34,8 +34,8 @@ class DagMemory:
     next_s: float | None = None
     skip_reason: str = ""
     skip_announced: str = ""
-    fired: dict[int, None] = field(default_factory=dict)
-    """Slots fired by this leader, the latest ones."""
+    fired: dict[int, str] = field(default_factory=dict)
+    """Slots fired by this leader, the latest ones, each with its run's UID."""
 
     @staticmethod
     def read(view: DagView, authority: Authority) -> "DagMemory":
@@ -59,10 +59,10 @@ class DagMemory:
             self.schedule_seen_s = view.created_s if not self.schedule_hash else now_s
             self.schedule_hash = view.schedule_hash
 
-    def fired_slot(self, slot_s: int) -> None:
+    def fired_slot(self, slot_s: int, uid: str) -> None:
         """A slot's run is known to exist."""
         self.mark_s = max(self.mark_s, slot_s)
-        self.fired[slot_s] = None
+        self.fired[slot_s] = uid
         if len(self.fired) > FIRED_REMEMBERED_MAX:
             del self.fired[next(iter(self.fired))]
 

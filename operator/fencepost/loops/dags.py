@@ -37,6 +37,8 @@ STATUS_DELAY_BUSY_S = 30.0
 Must stay well below the age at which runs are deleted: their mark is stored before."""
 TICK_MAX_S = 1.0
 """The longest the ticker sleeps: the wall clock may jump under it."""
+GHOST = "is of a slot long decided: deleting it"
+"""What is wrong with a run that should never have been: nobody plans it, however long its deletion takes."""
 
 
 class Dags:
@@ -100,8 +102,9 @@ class Dags:
         """A run of a DAG has begun or ended; or one has appeared that no leader of now has made."""
         if self._world.shards.authority(view.shard) is None:
             return
-        if old is None and self._is_ghost(view):
-            log.warning("run %s is of a slot long decided: deleting it", view.key, extra={"run": str(view.key)})
+        if (old is None or old.problem == GHOST) and self._is_ghost(view):
+            view.problem = GHOST
+            log.warning("run %s %s", view.key, GHOST, extra={"run": str(view.key)})
             self._world.writers.touch(("ghost", view.key, view.uid), lambda: self._exorcise(view), urgent=True)
         if old is None or old.finished != view.finished:
             self.touch_status(view.dag)
@@ -126,18 +129,20 @@ class Dags:
             del self._memories[key]
 
     def _is_ghost(self, view: RunView) -> bool:
-        """A scheduled run below the mark that no leader of now has created: a late write of a deposed one. One at the
-        mark itself is kept: the write that moved the mark may have told of it."""
+        """A scheduled run that no leader of now has created, of a slot that it has fired or that lies below the mark: a
+        late write of a deposed one. One at the mark itself, if it is not known who fired that, is kept: the write that
+        moved the mark may have told of it."""
         memory = self._memories.get(view.dag)
-        return (
-            memory is not None
-            and view.spec is not None
-            and view.spec.trigger is Trigger.SCHEDULE
-            and view.key not in self._creating
-            and not view.finished
-            and view.spec.scheduled_s < memory.mark_s
-            and view.spec.scheduled_s not in memory.fired
-        )
+        if (
+            memory is None
+            or view.spec is None
+            or view.spec.trigger is not Trigger.SCHEDULE
+            or view.key in self._creating
+            or view.finished
+        ):
+            return False
+        fired_uid = memory.fired.get(view.spec.scheduled_s)
+        return view.spec.scheduled_s < memory.mark_s if fired_uid is None else view.uid != fired_uid
 
     async def _exorcise(self, view: RunView) -> Next:
         authority = self._world.shards.authority(view.shard)
@@ -160,7 +165,7 @@ class Dags:
         memory.follow(view, self._world.clock.now_s())
         if view.status.get("observedGeneration") != view.generation:
             self.touch_status(key, urgent=True)
-        if view.checked is None or view.checked.spec.suspend or self._pool_problem(view):
+        if view.checked is None or view.deleting or view.checked.spec.suspend or self._pool_problem(view):
             self._schedule(view, memory, None)
             return Next.REST
         return await self._fire_due(view, memory, authority)
@@ -197,7 +202,7 @@ class Dags:
                     self.touch_status(view.key)
                 case Fire(slot_s):
                     outcome = await self._fire(view, memory, authority, int(slot_s))
-                    if outcome is not Next.REST:
+                    if outcome is not None:
                         return outcome
 
     async def _read_live(self, key: DagKey, memory: DagMemory) -> Next:
@@ -212,8 +217,8 @@ class Dags:
         live.live = True
         return Next.AGAIN
 
-    async def _fire(self, view: DagView, memory: DagMemory, authority: Authority, slot_s: int) -> Next:
-        """Create one slot's run; REST once its fate is known and the mark may pass it."""
+    async def _fire(self, view: DagView, memory: DagMemory, authority: Authority, slot_s: int) -> Next | None:
+        """Create one slot's run; None once its fate is known and the mark has passed it, else how the turn ends."""
         world = self._world
         if await self._definitions.store(view, authority) is not Answer.DONE:
             return Next.RETRY
@@ -226,7 +231,7 @@ class Dags:
         self._creating.add(run)
         written = await world.executor.execute(intent)
         if written.object is not None:
-            memory.fired_slot(slot_s)
+            memory.fired_slot(slot_s, written.object["metadata"]["uid"])
             world.runs.upsert(written.object)
             self._creating.discard(run)
             created = world.runs.get(run)
@@ -235,7 +240,7 @@ class Dags:
                 if isinstance(wanted, float):
                     self._runs.touch(run, after_s=wanted)
             self.touch_status(view.key)
-            return Next.REST
+            return None
         self._desk.close(decision.grants)
         self._desk.leave(view.key, run)
         return await self._fate_of(view, memory, run, slot_s, written.answer)
@@ -257,7 +262,7 @@ class Dags:
             and spec.trigger is Trigger.SCHEDULE
             and (spec.dag_uid, spec.scheduled_s) == (view.uid, slot_s)
         ):
-            memory.fired_slot(slot_s)
+            memory.fired_slot(slot_s, found.uid)
             self._runs.touch(run)
         else:
             memory.mark_s = slot_s

@@ -16,7 +16,7 @@ from fencepost.api.codec import decode_entry
 from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
 from fencepost.core.intents import Authority, DeleteWorker, FenceWorker
-from fencepost.core.names import DagKey, parse_mailbox_key, shard_of
+from fencepost.core.names import DagKey, parse_mailbox_key, shard_lease_name, shard_of
 from fencepost.core.plan_workers import token_of
 from fencepost.kube.errors import ApiError, NotFoundError
 from fencepost.kube.protocol import Obj
@@ -31,6 +31,11 @@ LEASE_DURATION_S = 30.0
 """Where a worker's Lease does not say."""
 CONTACT_GAP_MAX_S = 15.0
 """Longer than this without a word from the API server, and all workers get a full lease duration anew."""
+PROBE_AFTER_S = 10.0
+"""Without a word from the API server; well below the gap that counts as an outage."""
+PROBE_RETRY_S = 1.0
+LOOK_AGAIN_S = 5.0
+"""After a worker was found silent: it is another leader's to fence, who may die of it, or the fence has gone wrong."""
 
 
 @dataclass(slots=True)
@@ -66,6 +71,23 @@ class Keeper:
             self._trusted_from_s = now_s
         self._contact_s = now_s
 
+    async def stay_in_contact(self) -> None:
+        """Ask the API server for a sign of life when it has not given one by itself for a while: a quiet cluster is not
+        an outage, and the last worker must not be taken for alive because nobody is left to be heard."""
+        clock = self._world.clock
+        while True:
+            await clock.sleep(max(PROBE_RETRY_S, self._contact_s + PROBE_AFTER_S - clock.steady_s()))
+            if clock.steady_s() - self._contact_s < PROBE_AFTER_S:
+                continue
+            try:
+                await self._world.api.get(wire.LEASES, self._world.system_namespace, shard_lease_name(0))
+            except NotFoundError:
+                self.contact()
+            except ApiError as error:
+                log.warning("the API server has been silent for a while, and does not answer: %s", error)
+            else:
+                self.contact()
+
     def upsert(self, lease: Obj) -> None:
         """A worker's Lease as it stands."""
         meta = lease["metadata"]
@@ -79,6 +101,8 @@ class Keeper:
         """A worker's Lease was gone at this version; its silence runs on from when it was last heard."""
         if self._leases.get(name, version + 1) <= version:
             del self._leases[name]
+            if self._world.workers.get(name[1]) is None:
+                self._heard.pop(name[1], None)
 
     def known(self) -> list[tuple[ObjectName, int]]:
         """Names and versions, for the reflector."""
@@ -94,8 +118,9 @@ class Keeper:
             self.sweep(view)
 
     def worker_gone(self, view: WorkerView) -> None:
-        """A worker's object is gone."""
-        self._heard.pop(view.name, None)
+        """A worker's object is gone, or cannot be read any more."""
+        if (self._world.system_namespace, view.name) not in self._leases:
+            self._heard.pop(view.name, None)
 
     def check(self) -> None:
         """Fence every worker that has been silent for too long. Costs what has expired, not what exists."""
@@ -105,13 +130,17 @@ class Keeper:
         while self._expiries and self._expiries[0][0] <= now_s:
             _, name = heapq.heappop(self._expiries)
             heard, view = self._heard.get(name), self._world.workers.get(name)
-            if heard is None or view is None or view.worker.fenced:
+            if heard is None or (view is not None and view.worker.fenced):
                 continue
             due_s = max(heard.at_s, self._trusted_from_s) + heard.duration_s
             if due_s > now_s:
                 heapq.heappush(self._expiries, (due_s, name))
                 continue
-            heapq.heappush(self._expiries, (now_s + heard.duration_s, name))
+            if view is None:
+                # A Lease comes before its Worker, which may come yet.
+                heapq.heappush(self._expiries, (now_s + heard.duration_s, name))
+                continue
+            heapq.heappush(self._expiries, (now_s + LOOK_AGAIN_S, name))
             if self._is_ours(view):
                 self._world.writers.touch(("fence", name), lambda name=name: self._fence_turn(name), urgent=True)  # type: ignore[misc]
 

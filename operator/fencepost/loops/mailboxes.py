@@ -20,6 +20,7 @@ from fencepost.core.intents import Authority, WriteMailbox
 from fencepost.core.names import MailboxKey
 from fencepost.core.plan_workers import Put, answered, busy_slots, plan_mailbox, token_of
 from fencepost.core.run_state import Entry, Order
+from fencepost.core.worker_record import WorkerRecord
 from fencepost.loops.world import World
 from fencepost.observe.workers import WorkerView
 
@@ -31,6 +32,8 @@ STOP_SLACK_S = 10.0
 """Beyond its grace period, what a worker gets to answer a stop before the entry is taken away."""
 LIMIT_SLACK_S = 15.0
 """Beyond timeout and grace, what a worker gets to end a job by itself before it is told to stop."""
+LOOK_AGAIN_S = 5.0
+"""After the limit of an entry has passed that is another leader's to press."""
 
 
 @dataclass(slots=True)
@@ -119,6 +122,7 @@ class Mailboxes:
             for wishes in (box.withdrawn, box.refused):
                 if wishes.get(name) == token:
                     del wishes[name]
+            box.pressed.discard(name)
             put = box.puts.get(name)
             if put is not None and put.token <= token:
                 del box.puts[name]
@@ -129,6 +133,9 @@ class Mailboxes:
     def remove(self, authority: Authority, worker: str, key: str, token: int, *, soon: bool = False) -> None:
         """Take an entry away, with the next write or after some idle seconds; `soon`: with a write of its own."""
         box = self._box(worker)
+        put = box.puts.get(key)
+        if put is not None and put.token <= token:
+            del box.puts[key]
         box.removals[key] = max(token, box.removals.get(key, -1))
         box.authorities[key] = authority
         self._on_slots(worker)
@@ -172,7 +179,10 @@ class Mailboxes:
                 continue
             entry = decode_entry(text)
             authority = self._world.shards.authority(self._world.shards.of_entry(key, entry.revision))
-            if authority is not None:
+            if authority is None:
+                # Not ours to press, but it may be by the next time: its leader may die of not doing it.
+                heapq.heappush(self._clocks, (now_s + LOOK_AGAIN_S, worker, key, text))
+            else:
                 self._press(authority, worker, key, entry, text)
 
     def _press(self, authority: Authority, worker: str, key: str, entry: Entry, text: str) -> None:
@@ -228,6 +238,7 @@ class Mailboxes:
             return Next.REST
         record = view.worker
         self._drop_unled(box)
+        _spare_answered(box, record)
         if record.fenced:
             box.puts.clear()
         plan = plan_mailbox(record.leases, record.results, record.slots, box.puts, box.removals)
@@ -253,6 +264,13 @@ class Mailboxes:
                 return Next.AGAIN if await self._world.refresh_worker(worker) else Next.RETRY
             case _:
                 return Next.RETRY
+
+
+def _spare_answered(box: Mailbox, record: WorkerRecord) -> None:
+    """Who answers a request to stop, however late, is heard: the entry goes when the run has folded the answer."""
+    for key in [key for key in box.pressed & record.leases.keys() if answered(key, record.leases[key], record.results)]:
+        box.pressed.discard(key)
+        box.removals.pop(key, None)
 
 
 def _order_of(text: str) -> str:

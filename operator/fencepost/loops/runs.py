@@ -11,8 +11,9 @@ from dataclasses import replace
 from fencepost.apply.executor import Answer, Written
 from fencepost.apply.writers import Next
 from fencepost.core.intents import Announce, Authority, WriteRun
-from fencepost.core.names import JobKey, RunKey, mailbox_key
+from fencepost.core.names import UID_PREFIX_LENGTH, JobKey, RunKey, mailbox_key
 from fencepost.core.phases import JobPhase, RunPhase
+from fencepost.core.plan_workers import token_of
 from fencepost.core.run_spec import RunSpec
 from fencepost.core.run_state import Entry, Lease, Order, RunState
 from fencepost.kube.errors import ApiError
@@ -65,11 +66,14 @@ class Runs:
         """A run's object is gone: its jobs are stopped and its entries leave the mailboxes."""
         self._leave(view)
         authority = self._world.shards.authority(view.shard)
-        if authority is None or view.state is None:
+        if authority is None:
             return
-        for job, lease in view.state.leases.items():
-            key = mailbox_key(view.key, view.uid, job)
-            self._mailboxes.remove(authority, lease.worker, str(key), lease.token, soon=True)
+        if view.problem:
+            self._remove_entries(view, authority)
+        elif view.state is not None:
+            for job, lease in view.state.leases.items():
+                key = mailbox_key(view.key, view.uid, job)
+                self._mailboxes.remove(authority, lease.worker, str(key), lease.token, soon=True)
 
     def release(self, shard: int) -> None:
         """The shard is no longer ours: forget what its runs want and hold."""
@@ -305,6 +309,14 @@ class Runs:
             scheduled_s=spec.scheduled_s or int(view.created_s),
             params=dict(spec.params),
         )
+
+    def _remove_entries(self, view: RunView, authority: Authority) -> None:
+        """Of a run whose record cannot be read: its leases are looked for in every mailbox."""
+        prefix = f"{view.key}.{view.uid[:UID_PREFIX_LENGTH]}/"
+        for worker in list(self._world.workers.all()):
+            for key, text in worker.worker.leases.items():
+                if key.startswith(prefix):
+                    self._mailboxes.remove(authority, worker.name, key, token_of(text), soon=True)
 
     def _leave(self, view: RunView) -> None:
         self._blocked.pop(view.key, None)

@@ -105,6 +105,7 @@ class Scheduler:
             self.filled.set()
             group.create_task(self._dags.tick())
             group.create_task(self._check())
+            group.create_task(self._keeper.stay_in_contact())
             await self._pass_barriers()
 
     async def close(self) -> None:

@@ -49,6 +49,8 @@ class DagView:
     """The name of the revision that holds its definition; empty when it is not valid."""
     schedule_hash: str
     """Of what decides when it fires; another one means that nothing before now fires."""
+    deleting: bool = False
+    """Somebody has asked for its deletion, and a finalizer still holds it: it makes no more runs."""
 
     def definition_data(self) -> dict[str, Any]:
         """What its revision holds."""
@@ -137,6 +139,7 @@ class DagCache:
             problems=(),
             revision="",
             schedule_hash="",
+            deleting="deletionTimestamp" in meta,
         )
         if old is not None and old.generation == generation:
             view.spec_json, view.checked, view.problems = old.spec_json, old.checked, old.problems

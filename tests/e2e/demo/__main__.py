@@ -12,7 +12,7 @@ import sys
 from tests.e2e.controlplane import ControlPlaneError
 from tests.e2e.controlplane.build import build
 from tests.e2e.controlplane.locks import exclusive
-from tests.e2e.demo.play import EXAMPLES, MANUAL_RUN, Play, PlayError
+from tests.e2e.demo.play import MANUAL_RUN, Play, PlayError
 from tests.e2e.demo.screen import open_screen
 from tests.e2e.demo.stage import Stage
 from tests.e2e.support.install import InstallError
@@ -78,8 +78,9 @@ The control plane, {", ".join(left)} stay up until `make demo-down`. Try:
   kubectl get dags,dagruns
   kubectl describe dagrun {run}
   kubectl create -f {MANUAL_RUN}
-  kubectl get workerpools && kubectl get workers,leases -n fencepost-system
-  .venv/bin/fencepost run {EXAMPLES}/hello.yaml
+  kubectl get workerpools
+  kubectl get workers -n fencepost-system
+  .venv/bin/fencepost shards
 """
 
 

@@ -98,7 +98,7 @@ class Fleet:
             member.process.end(STOP_GRACE_S)
         self.members.clear()
 
-    def _start(self, role: str, name: str, kubeconfig: Path, options: dict[str, object]) -> Member:
+    def _start(self, role: str, name: str, kubeconfig: Path, options: dict[str, Any]) -> Member:
         self.folder.mkdir(parents=True, exist_ok=True)
         port = free_ports(1)[0]
         options = {"kubeconfig": kubeconfig, "http-host": "127.0.0.1", "http-port": port, **options}

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from kubernetes import client, config
+import kubernetes
 
 from fencepost.api import names as wire
 from fencepost.api.names import Kind
 
 Obj = dict[str, Any]
+client: Any = kubernetes.client  # untyped
+config: Any = kubernetes.config
 
 ANSWER_LIMIT_S = 30.0
 WATCH_S = 1
@@ -43,7 +45,7 @@ class Objects:
     """What one identity may do with the objects of one cluster. Every refusal raises RefusedError."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        self._client: Any = config.new_client_from_config(config_file=str(kubeconfig))
+        self._client = config.new_client_from_config(config_file=str(kubeconfig))
         settings = self._client.configuration.auth_settings().get("BearerToken")
         self._identity = {"authorization": settings["value"]} if settings else {}
 

@@ -166,7 +166,7 @@ class Stage:
     def leader_of(self, dag: str) -> Member:
         """The replica that leads the shard of a DAG."""
         shard = shard_of_dag(dag)
-        return eventually(f"shard {shard} is led", lambda: self._leader(shard), limit_s=LIMIT_S)
+        return self.wait(f"shard {shard} is led", lambda: self._leader(shard))
 
     def shards_led(self) -> dict[int, str]:
         """The replica of each shard that is led by a member that lives, as far as its own Lease tells."""
@@ -183,9 +183,19 @@ class Stage:
 
     # What is to come
 
-    def wait(self, what: str, condition: Callable[[], T], limit_s: float = LIMIT_S) -> T:
+    def wait(self, what: str, condition: Callable[[], T | None], limit_s: float = LIMIT_S) -> T:
         """The first value of the condition that counts as true; TimeoutError after the limit."""
-        return eventually(what, condition, limit_s=limit_s)
+        found = eventually(what, condition, limit_s=limit_s)
+        assert found is not None
+        return found
+
+    def wait_for_dag(self, name: str, field: str, value: object = None) -> Obj:
+        """A DAG's status, once it has a field (of this value)."""
+        return self.wait(f"DAG {name} tells its {field}", lambda: _having(self.dag_status(name), field, value))
+
+    def wait_for_run(self, name: str, field: str) -> Obj:
+        """A run's status, once it has a field."""
+        return self.wait(f"run {name} tells its {field}", lambda: _having(self.status(name), field))
 
     def wait_for_phase(self, run: str, *phases: str, limit_s: float = LIMIT_S) -> Obj:
         """The run's status once its phase is one of these; fails at once when it has ended in another."""
@@ -197,15 +207,11 @@ class Stage:
                 raise AssertionError(f"run {run} is {phase}, wanted {' or '.join(phases)}: {json.dumps(status)}")
             return status if phase in phases else None
 
-        found = self.wait(f"run {run} is {' or '.join(phases)}", reached, limit_s)
-        assert found is not None
-        return found
+        return self.wait(f"run {run} is {' or '.join(phases)}", reached, limit_s)
 
     def wait_for_lease(self, run: str, job: str, limit_s: float = LIMIT_S) -> Lease:
         """The lease of a job, once it has one."""
-        found = self.wait(f"job {job} of run {run} is leased", lambda: self.lease(run, job), limit_s)
-        assert found is not None
-        return found
+        return self.wait(f"job {job} of run {run} is leased", lambda: self.lease(run, job), limit_s)
 
     def wait_for_slots(self, pool: str, slots: int) -> None:
         """Until every replica sees so many live slots in a pool."""
@@ -225,6 +231,10 @@ class Stage:
             return len(led) == SHARDS_DEFAULT and set(led.values()) == set(names)
 
         self.wait(f"{' and '.join(names)} share all shards", shared)
+
+
+def _having(status: Obj, field: str, value: object = None) -> Obj | None:
+    return status if field in status and value in (None, status[field]) else None
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -178,6 +179,7 @@ class AnyPool(RuleBasedStateMachine):
         self.pump()
 
 
+@pytest.mark.timeout(360)  # a failure is made small first
 def test_the_laws_hold_through_any_sequence_of_events() -> None:
     run_state_machine_as_test(
         AnyPool,

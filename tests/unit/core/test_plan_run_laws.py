@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
@@ -272,6 +273,7 @@ def decisions(plan: RunPlan) -> Any:
     return encode_run_status(plan.state), replace(plan, state=RunState(), failed=tuple(sorted(plan.failed)))
 
 
+@pytest.mark.timeout(360)  # a failure is made small first
 def test_the_laws_hold_through_any_sequence_of_events() -> None:
     run_state_machine_as_test(
         AnyRun,

@@ -98,14 +98,25 @@ def test_no_run_grows_beyond_what_was_computed(definition: Definition, character
         a_definition(*[a_task(f"step-{number}", retries=100) for number in range(2000)]),
         a_definition(*[a_task(f"{number}".zfill(63)) for number in range(500)]),
         a_definition(*[a_task(f"t{number}", count=300) for number in range(60)]),
+        a_definition(a_task("load", count=3000), params=(("query", "\x01é" * 2000),)),
         a_definition(a_task("a")),
     ],
-    ids=["long name, wide", "wide", "2000 tasks", "long names", "60 fan-outs", "one job"],
+    ids=["long name, wide", "wide", "2000 tasks", "long names", "60 fan-outs", "large params", "one job"],
 )
 def test_even_the_largest_run_stays_within_its_object(definition: Definition) -> None:
     for state in (worst_run(definition), worst_run(definition, done=True)):
         size = written(definition, planned(definition, state))
         assert size <= run_bytes_max(definition) <= RUN_BYTES_MAX
+
+
+@pytest.mark.parametrize("count", [None, 4], ids=["one job", "a fan-out that ends in all four ways"])
+def test_a_further_task_adds_no_more_than_was_computed_for_it(count: int | None) -> None:
+    few = a_definition(a_task("load", count=1500))
+    many = a_definition(a_task("load", count=1500), *[a_task(f"t{number}", count=count) for number in range(300)])
+
+    added = written(many, worst_run(many, done=True)) - written(few, worst_run(few, done=True))
+
+    assert added <= run_bytes_max(many) - run_bytes_max(few)
 
 
 def test_the_bound_is_not_far_above_what_a_run_can_reach() -> None:

@@ -273,14 +273,17 @@ class Stage:
         replica = self.replicas[name] = Replica(self, name)
         return replica
 
-    def lead(self, replica: Replica, *shards: int) -> None:
-        """The replica acquires shards (none named: all of them) under the next epoch. Whoever has led them before does
-        not hear of it."""
+    def lead(self, replica: Replica, *shards: int, noticed: bool = True) -> None:
+        """The replica acquires shards (none named: all of them) under the next epoch. Whoever has led them before may
+        not act any more, but what has passed that question is on its way; unless it has not noticed."""
         for shard in shards or range(self.shards):
             lease = self.get(LEASES, shard_lease_name(shard), SYSTEM)
             epoch = lease["spec"]["leaseTransitions"] + 1
             lease["spec"] |= {"leaseTransitions": epoch, "holderIdentity": replica.name}
             self.put(LEASES, lease)
+            for other in self.replicas.values() if noticed else ():
+                if other.held.pop(shard, None) is not None and not other.dead:
+                    self.spawn(other.scheduler.released(shard))
             replica.held[shard] = epoch
             replica.scheduler.acquired(shard, epoch)
 

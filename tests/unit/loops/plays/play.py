@@ -169,7 +169,7 @@ SENTENCES: list[tuple[str, Callable[..., None | Coroutine[Any, Any, None]]]] = [
     (r"-> (\w+) has fired once for each of the minutes ([\d, ]+)", Teller.has_fired),
     (rf"-> {RUN} is (Pending|Running|Succeeded|Failed|Cancelled)", Teller.run_is),
     (rf"-> {RUN} is not there", Teller.run_is_not_there),
-    (r"-> (\w+) runs on (\w+)", Teller.runs_on),
+    (r"-> (?!nothing)(\w+) runs on (\w+)", Teller.runs_on),
     (rf"-> (\w+) of {RUN} is leased to (\S+): token (\d+)(?:, (\d+) loss(?:es)?)?", Teller.is_leased),
     (r"-> nothing runs on (\w+)", Teller.nothing_runs_on),
     (r"-> (\w+) has been started (\d+) times?", Teller.was_started),

@@ -1,0 +1,101 @@
+"""Runs that people make: before their DAG, without a pool, against what is stored; and what becomes of them."""
+
+from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, DAGS, WORKER_POOLS
+from fencepost.core.phases import RunPhase
+from tests.unit.loops.stage import Stage, a_task, an_object, play
+
+
+def test_a_run_made_before_its_dag_waits_for_it_and_says_so() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        stage.worker()
+        stage.manual_run("r1", "etl")
+        await stage.pass_time(5.0)
+        assert stage.run("r1").reason == "DAGNotFound"
+        dag = stage.dag("etl")
+        await stage.until(lambda: stage.finished("r1"))
+        assert stage.run("r1").phase is RunPhase.SUCCEEDED
+        run = stage.get(DAG_RUNS, "r1")
+        assert [owner["uid"] for owner in run["metadata"]["ownerReferences"]] == [dag["metadata"]["uid"]]
+        assert run["spec"]["dagUID"] == dag["metadata"]["uid"]
+        assert stage.find(CONTROLLER_REVISIONS, run["spec"]["revision"]) is not None
+
+    play(story)
+
+
+def test_a_run_of_an_invalid_dag_waits_until_it_is_put_right() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        stage.worker()
+        stage.dag("etl", a_task("a", "b"), a_task("b", "a"))
+        stage.manual_run("r1", "etl")
+        await stage.pass_time(5.0)
+        assert stage.run("r1").reason == "DAGNotValid"
+        assert stage.get(DAGS, "etl")["status"]["conditions"][0]["status"] == "False"
+        stage.edit(DAGS, "etl", tasks=[a_task("a"), a_task("b", "a")])
+        await stage.until(lambda: stage.finished("r1"))
+        assert stage.run("r1").phase is RunPhase.SUCCEEDED
+
+    play(story)
+
+
+def test_a_run_waits_for_its_pool() -> None:
+    async def story(stage: Stage) -> None:
+        ann = stage.leader()
+        stage.worker(pool="big")
+        stage.dag("etl", pool="big")
+        stage.manual_run("r1", "etl")
+        await stage.pass_time(5.0)
+        assert stage.run("r1").reason == "PoolNotUsable"
+        ann.scheduler.pool_changed(stage.put(WORKER_POOLS, an_object(WORKER_POOLS, "big", spec={})))
+        await stage.until(lambda: stage.finished("r1"))
+        assert stage.run("r1").phase is RunPhase.SUCCEEDED
+
+    play(story)
+
+
+def test_a_run_that_waits_for_its_dag_can_be_cancelled() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        stage.manual_run("r1", "etl")
+        await stage.pass_time(5.0)
+        stage.edit(DAG_RUNS, "r1", cancel=True)
+        await stage.until(lambda: stage.finished("r1"), limit_s=5.0)
+        assert stage.run("r1").phase is RunPhase.CANCELLED
+
+    play(story)
+
+
+def test_a_run_whose_definition_is_nowhere_to_be_had_fails_and_says_so() -> None:
+    async def story(stage: Stage) -> None:
+        ann, ben = stage.leader("Ann"), stage.replica("Ben")
+        stage.dag("etl")
+        stage.manual_run("r1", "etl")
+        await stage.pass_time(5.0)
+        ann.kill()
+        await stage.admin.delete(CONTROLLER_REVISIONS, "demo", stage.get(DAG_RUNS, "r1")["spec"]["revision"])
+        stage.edit(DAGS, "etl", tasks=[a_task("other")])
+        stage.lead(ben)
+        await stage.until(lambda: stage.finished("r1"))
+        run = stage.run("r1")
+        assert (run.phase, run.reason) == (RunPhase.FAILED, "DefinitionMissing")
+        assert len(stage.get(DAG_RUNS, "r1")["metadata"]["ownerReferences"]) == 1
+
+    play(story)
+
+
+def test_a_run_goes_on_with_the_definition_that_it_began_with() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        worker = stage.worker(job_s=None)
+        stage.dag("etl", a_task("old"), a_task("next", "old"))
+        stage.manual_run("r1", "etl")
+        await stage.until(lambda: bool(worker.runner.jobs))
+        stage.edit(DAGS, "etl", tasks=[a_task("new")])
+        await stage.pass_time(5.0)
+        worker.runner.job_s = 1.0
+        worker.runner.jobs[0].end()
+        await stage.until(lambda: stage.finished("r1"))
+        assert [job.launch.source.job.task for job in worker.runner.jobs] == ["old", "next"]
+
+    play(story)
