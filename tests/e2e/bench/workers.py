@@ -73,8 +73,13 @@ async def main(jobs: str, slots: int, kubeconfigs: list[Path]) -> None:
                 runner = process_runner
             workers.append(Worker(api, clock, settings, runner, metrics))
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, lambda: [worker.hurry() for worker in workers])
+        loop.add_signal_handler(signal.SIGTERM, _hurry, workers)
         await asyncio.gather(*(worker.run() for worker in workers))
+
+
+def _hurry(workers: list[Worker]) -> None:
+    for worker in workers:
+        worker.hurry()
 
 
 if __name__ == "__main__":
