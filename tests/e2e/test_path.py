@@ -119,6 +119,15 @@ def test_a_job_sees_its_place_its_params_and_nothing_of_its_worker(stage: Stage,
     assert not [name for name in environment if "KUBE" in name]
 
 
+def test_params_that_are_too_large_for_a_mailbox_reach_the_job_all_the_same(stage: Stage, tmp_path: Path) -> None:
+    large = "x" * 8000
+    measure = task("measure", command=["sh", "-c", f'echo "$1" > {tmp_path}/seen', "measure", "$(params.large)"])
+    run = stage.launch(dag("large", measure, params={"large": ""}), params={"large": large})
+    stage.wait_for_phase(run, "Succeeded")
+
+    assert (tmp_path / "seen").read_text() == f"{large}\n"
+
+
 def test_what_a_job_prints_stands_in_the_log_of_its_worker(stage: Stage) -> None:
     talk = task("talk", command=["sh", "-c", "echo to $FENCEPOST_INDEX; echo wrong >&2"], forEach={"count": 2})
     run = stage.launch(dag("talking", talk))

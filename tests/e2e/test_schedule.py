@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from fencepost.api import names as wire
 from fencepost.api.times import format_time, parse_time
 from tests.e2e.support.dags import NAMESPACE, dag, every_minute, task
+from tests.e2e.support.install import InstallError
 from tests.e2e.support.objects import meta_name, versions_of
 from tests.e2e.support.stage import Stage
 
@@ -16,6 +18,24 @@ START_LAG_MAX_S = 5.0
 MINUTE_LIMIT_S = 90.0
 SCHEDULED = ("ticking", "forgetful", "busy")
 BUSY_RUN = "busy-before"
+DELETION_S = 6.0
+"""In which a run that history does not keep would be deleted: its least age, a moment for company, and some."""
+NO_MARKS = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-marks}
+spec:
+  matchConstraints:
+    resourceRules:
+      - {apiGroups: [fencepost.dev], apiVersions: ["*"], resources: [dags/status], operations: [UPDATE]}
+  validations:
+    - expression: "!object.metadata.name.startsWith('forgetful') || !has(object.status.lastScheduledTime)"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-marks}
+spec: {policyName: no-marks, validationActions: [Deny]}
+"""
 
 
 @dataclass(frozen=True)
@@ -37,8 +57,9 @@ class Minute:
 
 
 @pytest.fixture(scope="module")
-def minute(stage: Stage) -> Minute:
+def minute(stage: Stage) -> Iterator[Minute]:
     """The first slot of all DAGs of this module; they are suspended after it, so that it stays the only one."""
+    refuse_marks(stage)
     job = task("only", command=stage.ledger("minute").job())
     stage.apply(dag("ticking", job, schedule=every_minute(), concurrency={"policy": "Allow"}))
     stage.apply(dag("forgetful", job, schedule=every_minute(), history={"succeeded": 0, "failed": 0}))
@@ -51,10 +72,42 @@ def minute(stage: Stage) -> Minute:
         "one coming slot is known of all", lambda: len(coming_slots(stage)) == 1 and None not in coming_slots(stage)
     )
     minute = Minute(int(parse_time(coming_slots(stage).pop() or "")), stage.admin.version(wire.DAG_RUNS))
-    stage.wait("the slot has come", lambda: set(marks(stage)) == {minute.text}, MINUTE_LIMIT_S)
+    stage.wait("the slot has come", lambda: marks(stage) == {minute.text}, MINUTE_LIMIT_S)
     for name in SCHEDULED:
         suspend(stage, name, True)
-    return minute
+    yield minute
+    allow_marks(stage)
+
+
+def refuse_marks(stage: Stage) -> None:
+    """From here on no mark can be stored for DAGs whose names begin with `forgetful`: a policy refuses it."""
+    stage.admin.create(dag("forgetful-probe", suspend=True))
+    stage.fleet.fencepost.kubectl("apply", "--filename=-", stdin=NO_MARKS)
+    mark = json.dumps({"status": {"lastScheduledTime": "2020-01-01T00:00:00Z"}})
+    probe = (
+        "patch",
+        "dag",
+        "forgetful-probe",
+        "--subresource=status",
+        "--type=merge",
+        "--dry-run=server",
+        "--patch",
+        mark,
+    )
+
+    def refused() -> bool:
+        try:
+            stage.fleet.fencepost.kubectl(*probe, f"--namespace={NAMESPACE}")
+        except InstallError as error:
+            return "no-marks" in str(error)
+        return False
+
+    stage.wait("the policy is in force", refused)
+
+
+def allow_marks(stage: Stage) -> None:
+    """No longer so."""
+    stage.fleet.fencepost.kubectl("delete", "--ignore-not-found", "--filename=-", stdin=NO_MARKS)
 
 
 def suspend(stage: Stage, name: str, whether: bool) -> None:
@@ -66,8 +119,8 @@ def coming_slots(stage: Stage) -> set[str | None]:
     return {stage.dag_status(name).get("nextScheduledTime") for name in SCHEDULED}
 
 
-def marks(stage: Stage) -> list[str | None]:
-    return [stage.dag_status(name).get("lastScheduledTime") for name in SCHEDULED]
+def marks(stage: Stage) -> set[str | None]:
+    return {stage.dag_status(name).get("lastScheduledTime") for name in ("ticking", "busy")}
 
 
 def test_a_slot_makes_one_run_at_its_time_under_its_name(stage: Stage, minute: Minute) -> None:
@@ -118,17 +171,6 @@ def test_a_suspended_dag_makes_no_run_and_makes_up_for_none_when_it_goes_on(stag
     assert not [run for run in stage.runs_of("resting") if parse_time(run["spec"]["scheduledTime"]) < resumed_s]
 
 
-def test_a_run_is_deleted_only_after_its_time_is_marked_as_decided(stage: Stage, minute: Minute) -> None:
-    name = minute.run_of("forgetful")
-    stage.wait("its run is gone", lambda: stage.user.find(wire.DAG_RUNS, name, NAMESPACE) is None)
-
-    runs, dags = (stage.admin.changes(kind, minute.since, NAMESPACE) for kind in (wire.DAG_RUNS, wire.DAGS))
-    assert [run["status"]["phase"] for run in versions_of(runs, name)][-1] == "Succeeded"
-    [deleted] = [version(run) for what, run in runs if what == "DELETED" and meta_name(run) == name]
-    marked = [each for each in versions_of(dags, "forgetful") if each["status"].get("lastScheduledTime") == minute.text]
-    assert version(marked[0]) < deleted
-
-
 def test_history_keeps_the_latest_runs_that_ended_well_and_badly(stage: Stage) -> None:
     stage.apply(
         dag(
@@ -146,6 +188,22 @@ def test_history_keeps_the_latest_runs_that_ended_well_and_badly(stage: Stage) -
         return {meta_name(run) for run in stage.runs_of("historic")} == {"historic-2", "historic-3"}
 
     stage.wait("the older two are gone", kept)
+
+
+def test_no_run_is_deleted_while_its_time_is_not_marked_as_decided(stage: Stage, minute: Minute) -> None:
+    name = minute.run_of("forgetful")
+    finished_s = parse_time(stage.wait_for_phase(name, "Succeeded")["finishTime"])
+    stage.wait("it could have been deleted for long", lambda: time.time() > finished_s + DELETION_S)
+    assert stage.user.find(wire.DAG_RUNS, name, NAMESPACE) is not None
+    assert "lastScheduledTime" not in stage.dag_status("forgetful")
+
+    allow_marks(stage)
+
+    stage.wait("its run is gone", lambda: stage.user.find(wire.DAG_RUNS, name, NAMESPACE) is None)
+    runs, dags = (stage.admin.changes(kind, minute.since, NAMESPACE) for kind in (wire.DAG_RUNS, wire.DAGS))
+    [deleted] = [version(run) for what, run in runs if what == "DELETED" and meta_name(run) == name]
+    marked = [each for each in versions_of(dags, "forgetful") if each["status"].get("lastScheduledTime") == minute.text]
+    assert version(marked[0]) < deleted
 
 
 def uid(stage: Stage, run: str) -> str:

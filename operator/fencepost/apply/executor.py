@@ -18,6 +18,7 @@ from fencepost.api.objects import (
     run_object,
     status_object,
 )
+from fencepost.apply.writers import WINDOW_MAX_S
 from fencepost.base.clock import Clock
 from fencepost.core.intents import (
     Announce,
@@ -122,6 +123,7 @@ class Executor:
             log.warning("refused: %s", error, extra={"intent": type(intent).__name__, "status": error.status})
             return Written(Answer.REFUSED, error=str(error))
         except OverloadedError as error:
+            self._note_latency(WINDOW_MAX_S)
             return Written(Answer.BUSY, error=str(error))
         except ApiError as error:
             log.warning("no clear answer: %s", error, extra={"intent": type(intent).__name__})

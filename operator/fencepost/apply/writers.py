@@ -46,9 +46,10 @@ class _Writer:
     timer: asyncio.TimerHandle | None = None
     due_s: float = 0.0
     running: bool = False
-    touched: bool = False
-    urgent: bool = False
+    again_s: float = math.inf
+    """How long after the turn under way the next one is wanted, by who has touched it meanwhile."""
     failures: int = 0
+    """Turns in a row that asked for a back-off."""
 
 
 class Writers:
@@ -66,17 +67,17 @@ class Writers:
 
     def touch(self, key: Hashable, turn: Turn, *, urgent: bool = False, after_s: float | None = None) -> None:
         """Something has changed for this object. Urgent: no window. `after_s`: no sooner than that, for what can
-        wait for company; an earlier touch is not put off by it."""
+        wait for company; an earlier touch is not put off by it. A back-off is cut short by what is urgent alone."""
         if self._closed:
             return
         writer = self._writers.get(key)
         if writer is None:
             writer = self._writers[key] = _Writer(turn)
+        delay_s = 0.0 if urgent else self.window_s() if after_s is None else after_s
         if writer.running:
-            writer.touched = True
-            writer.urgent |= urgent
-        else:
-            self._schedule(key, writer, 0.0 if urgent else self.window_s() if after_s is None else after_s)
+            writer.again_s = min(writer.again_s, delay_s)
+        elif urgent or not writer.failures:
+            self._schedule(key, writer, delay_s)
 
     def window_s(self) -> float:
         """How long a touch waits for company now."""
@@ -130,7 +131,9 @@ class Writers:
 
     async def _take_turn(self, key: Hashable, writer: _Writer) -> None:
         async with self._in_flight:
-            writer.touched = writer.urgent = False
+            if self._closed:
+                return
+            writer.again_s = math.inf
             wanted: Next | float
             try:
                 wanted = await writer.turn()
@@ -142,11 +145,16 @@ class Writers:
         writer.failures = writer.failures + 1 if wanted is Next.RETRY else 0
         if self._closed:
             return
-        if wanted is Next.RETRY:
-            self._schedule(key, writer, min(RETRY_MAX_S, RETRY_FIRST_S * 2 ** min(writer.failures, 10)))
-        elif wanted is Next.AGAIN or writer.touched:
-            self._schedule(key, writer, 0.0 if writer.urgent or wanted is Next.AGAIN else self.window_s())
-        elif isinstance(wanted, Next):
+        match wanted:
+            case Next.RETRY:
+                delay_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2 ** min(writer.failures - 1, 10))
+            case Next.AGAIN:
+                delay_s = 0.0
+            case Next.REST:
+                delay_s = writer.again_s
+            case _:
+                delay_s = min(wanted, writer.again_s)
+        if delay_s == math.inf:
             del self._writers[key]
         else:
-            self._schedule(key, writer, wanted)
+            self._schedule(key, writer, delay_s)

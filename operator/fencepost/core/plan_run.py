@@ -31,6 +31,8 @@ class Report:
     worker: str
     job: JobKey
     result: Result
+    told_to_stop: bool = False
+    """The entry asks for a stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ def _fold(draft: Draft, graph: Graph, facts: RunFacts, now_s: float, stopping: b
     for report in facts.reports:
         lease = draft.leases.get(report.job)
         if lease and (lease.worker, lease.token) == (report.worker, report.result.token):
-            failed += _settle(draft, graph, facts, report.job, report.result, now_s, stopping)
+            failed += _settle(draft, graph, facts, report.job, _meant(report, stopping), now_s, stopping)
     for job, lease in list(draft.leases.items()):
         if lease.worker in facts.workers_lost:
             failed += _lose(draft, job, lease, now_s, stopping)
@@ -157,6 +159,13 @@ def _fold(draft: Draft, graph: Graph, facts: RunFacts, now_s: float, stopping: b
         elif (job, lease.token) in facts.refused:
             draft.requeue(job, Waiting(lease.attempt, lease.losses, now_s))
     return tuple(failed)
+
+
+def _meant(report: Report, stopping: bool) -> Result:
+    """The result as it counts: a job that we had stopped for being over its limit has timed out, and is not a loss."""
+    if report.result.outcome is Outcome.STOPPED and report.told_to_stop and not stopping:
+        return replace(report.result, outcome=Outcome.TIMED_OUT, message="stopped from outside, over its limit")
+    return report.result
 
 
 def _settle(

@@ -71,3 +71,8 @@ def answered(key: str, entry: str, results: Mapping[str, str]) -> bool:
 def token_of(text: str) -> int:
     """The first word of an entry or a result."""
     return int(text.partition(" ")[0])
+
+
+def order_of(entry: str) -> str:
+    """The second word of an entry, which tells Run or Stop; empty where there is none."""
+    return entry.partition(" ")[2].partition(" ")[0]

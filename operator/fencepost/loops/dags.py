@@ -214,6 +214,10 @@ class Dags:
             return Next.REST
         self._memories[key] = live = DagMemory.read(view, memory.authority)
         live.follow(view, self._world.clock.now_s())
+        for run in self._world.runs.of_dag(key):
+            # Runs are created oldest slot first: where one exists, every slot up to it has had its fate.
+            if run.spec is not None and run.spec.trigger is Trigger.SCHEDULE and run.spec.dag_uid == view.uid:
+                live.mark_s = max(live.mark_s, run.spec.scheduled_s)
         live.live = True
         return Next.AGAIN
 
@@ -255,7 +259,7 @@ class Dags:
         self._creating.discard(run)
         found = self._world.runs.get(run)
         if found is None:
-            return Next.AGAIN
+            return Next.AGAIN if answer is Answer.EXISTS else Next.RETRY
         spec = found.spec
         if (
             spec is not None
@@ -315,8 +319,11 @@ class Dags:
                 return Next.REST
             case Answer.NOT_LEADING | Answer.GONE:
                 return Next.REST
-            case Answer.CONFLICT | Answer.UNKNOWN:
+            case Answer.CONFLICT:
                 return Next.AGAIN if await self._world.refresh_dag(key) else Next.RETRY
+            case Answer.UNKNOWN:
+                await self._world.refresh_dag(key)
+                return Next.RETRY
             case _:
                 return Next.RETRY
 

@@ -3,7 +3,6 @@
 The same for a run that exists and for one that is only about to be created: its first leases stand in its first write.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,14 +11,12 @@ from fencepost.core.intents import Authority
 from fencepost.core.names import DagKey, JobKey, RunKey, mailbox_key
 from fencepost.core.placement import Grant
 from fencepost.core.plan_run import Report, RunFacts, RunPlan, advance_run, lease_jobs
-from fencepost.core.plan_workers import token_of
-from fencepost.core.run_state import Lease, RunState
+from fencepost.core.plan_workers import order_of, token_of
+from fencepost.core.run_state import Lease, Order, Outcome, Result, RunState
 from fencepost.loops.definitions import Compiled
 from fencepost.loops.mailboxes import Mailboxes
 from fencepost.loops.pool_desk import PoolDesk
 from fencepost.observe.workers import WorkerCache
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ def gather_facts(
     workers: WorkerCache,
     mailboxes: Mailboxes,
 ) -> RunFacts:
-    """What the workers' objects and mailboxes say of a run's leases. A garbled result counts as none."""
+    """What the workers' objects and mailboxes say of a run's leases."""
     reports: list[Report] = []
     lost: set[str] = set()
     withdrawn: set[tuple[JobKey, int]] = set()
@@ -51,10 +48,8 @@ def gather_facts(
         view = workers.get(lease.worker)
         text = view.worker.results.get(str(key)) if view is not None else None
         if text is not None and token_of(text) == lease.token:
-            try:
-                reports.append(Report(lease.worker, job, decode_result(text)))
-            except ValueError as error:
-                log.error("result %s of worker %s cannot be read: %s", key, lease.worker, error)
+            told_to_stop = view is not None and order_of(view.worker.leases.get(str(key), "")) == Order.STOP
+            reports.append(Report(lease.worker, job, _read_result(text, lease.token), told_to_stop))
         if view is None or view.worker.fenced:
             lost.add(lease.worker)
         if mailboxes.withdrawn(lease.worker, key) == lease.token:
@@ -62,6 +57,15 @@ def gather_facts(
         if mailboxes.refused(lease.worker, key) == lease.token:
             refused.add((job, lease.token))
     return RunFacts(uid, authority.epoch, cancelled, reports, lost, withdrawn, refused)
+
+
+def _read_result(text: str, token: int) -> Result:
+    """A result under the token of its lease. One that is garbled is a failure: nothing better can come after it."""
+    try:
+        return decode_result(text)
+    except ValueError as error:
+        fact = f"its worker's result cannot be read: {error}"
+        return Result(token, Outcome.FAILED, exit_code=None, started_at_s=None, ended_at_s=None, message=fact)
 
 
 def decide(

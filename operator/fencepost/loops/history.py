@@ -73,22 +73,23 @@ class History:
             return Next.REST
         surplus = self._surplus_of(dag)
         now_s = self._world.clock.now_s()
-        wait_s = 0.0
-        for run in surplus[:BATCH_MAX]:
+        wait_s, batch = 0.0, 0
+        for run in surplus:
             young_s = run.created_s + self._age_min_s - now_s
             if young_s > 0:
                 wait_s = max(wait_s, young_s)
+            elif batch == BATCH_MAX:
+                return Next.AGAIN
             elif _slot_s(run) > self._dags.stored_mark_s(key):
                 self._dags.touch_status(key, urgent=True)
                 wait_s = max(wait_s, DELAY_S)
             else:
                 written = await self._world.executor.execute(DeleteRun(authority, run.key, run.uid))
+                batch += 1
                 if written.answer is Answer.DONE:
                     run.deleting = True
                 elif written.answer not in (Answer.GONE, Answer.CONFLICT):
                     return Next.RETRY
-        if len(surplus) > BATCH_MAX:
-            return Next.AGAIN
         return wait_s or Next.REST
 
     def _surplus_of(self, dag: DagView) -> list[RunView]:

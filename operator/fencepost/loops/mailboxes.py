@@ -18,7 +18,7 @@ from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
 from fencepost.core.intents import Authority, WriteMailbox
 from fencepost.core.names import MailboxKey
-from fencepost.core.plan_workers import Put, answered, busy_slots, plan_mailbox, token_of
+from fencepost.core.plan_workers import Put, answered, busy_slots, order_of, plan_mailbox, token_of
 from fencepost.core.run_state import Entry, Order
 from fencepost.core.worker_record import WorkerRecord
 from fencepost.loops.world import World
@@ -105,7 +105,7 @@ class Mailboxes:
         stored = view.worker.leases.get(name)
         put = box.puts.get(name)
         for text in (stored, None if put is None else put.text):
-            if text is not None and token_of(text) == token and _order_of(text) in (order, Order.STOP):
+            if text is not None and token_of(text) == token and order_of(text) in (order, Order.STOP):
                 return
         if stored is not None and token_of(stored) == token and answered(name, stored, view.worker.results):
             return
@@ -163,6 +163,10 @@ class Mailboxes:
                 stored = view.worker.leases.get(key)
                 if stored is None or token_of(stored) > token:
                     del box.removals[key]
+            for undelivered in (box.refused, box.withdrawn):
+                for key in undelivered.keys() & view.worker.leases.keys():
+                    if token_of(view.worker.leases[key]) >= undelivered[key]:
+                        del undelivered[key]  # another leader has delivered it since
         self._start_clocks(view, old)
 
     def gone(self, name: str) -> None:
@@ -260,8 +264,11 @@ class Mailboxes:
                     box.withdrawn[key] = token
                     self._on_entry(key)
                 return Next.AGAIN if box.puts else Next.REST
-            case Answer.CONFLICT | Answer.GONE | Answer.UNKNOWN:
+            case Answer.CONFLICT | Answer.GONE:
                 return Next.AGAIN if await self._world.refresh_worker(worker) else Next.RETRY
+            case Answer.UNKNOWN:
+                await self._world.refresh_worker(worker)
+                return Next.RETRY
             case _:
                 return Next.RETRY
 
@@ -271,7 +278,3 @@ def _spare_answered(box: Mailbox, record: WorkerRecord) -> None:
     for key in [key for key in box.pressed & record.leases.keys() if answered(key, record.leases[key], record.results)]:
         box.pressed.discard(key)
         box.removals.pop(key, None)
-
-
-def _order_of(text: str) -> str:
-    return text.split(" ", 2)[1]

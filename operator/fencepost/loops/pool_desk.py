@@ -99,10 +99,12 @@ class PoolDesk:
     def leave(self, dag: DagKey, run: RunKey) -> None:
         """The run wants and holds nothing any more (ended, gone, or another replica's)."""
         pool = self._pools.get(self._pool_of_run.pop(run, ""))
-        self.close(self._grants.pop(run, []))
+        grants = self._grants.pop(run, [])
         if pool is not None:
-            pool.withdraw(run)
+            pool.withdraw(run)  # before its slots come free, or it would be granted one of them
             pool.hold(dag, run, 0)
+        self.close(grants)
+        if pool is not None:
             self._pump(pool.spec.name, None)
 
     def block(self, pool_name: str, dag: DagKey, run: RunKey) -> tuple[Block, str] | None:

@@ -161,7 +161,7 @@ class Runs:
                 return Next.REST
             case Answer.BUSY:
                 return Next.RETRY
-            case Answer.REFUSED:
+            case Answer.REFUSED | Answer.UNKNOWN:
                 await self._world.refresh_run(key)
                 return Next.RETRY
             case _:

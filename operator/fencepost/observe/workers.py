@@ -13,6 +13,9 @@ from fencepost.observe.reflector import ObjectName, version_of
 
 log = logging.getLogger(__name__)
 
+Item = tuple[str, str]
+"""An entry or a result: key and text."""
+
 _NOTHING = WorkerRecord(pool="", slots=1)
 
 
@@ -24,7 +27,9 @@ class WorkerView:
     uid: str
     version: int
     worker: WorkerRecord
+    """Without the entries and results that cannot be read."""
     record: Obj
+    garbled: frozenset[Item]
 
 
 class WorkerCache:
@@ -68,12 +73,11 @@ class WorkerCache:
                 self._drop(old)
             return
         before = old.worker if old is not None else _NOTHING
-        worker = replace(
-            worker,
-            leases=_legible(name, worker.leases, before.leases),
-            results=_legible(name, worker.results, before.results),
-        )
-        view = WorkerView(name, meta["uid"], version, worker, obj)
+        garbled = _garbled(worker.leases, before.leases) | _garbled(worker.results, before.results)
+        if garbled:
+            worker = replace(worker, leases=_without(worker.leases, garbled), results=_without(worker.results, garbled))
+            self._say(name, garbled - (old.garbled if old is not None else frozenset()))
+        view = WorkerView(name, meta["uid"], version, worker, obj, garbled)
         self._workers[name] = view
         self._on_change(view, old)
 
@@ -89,18 +93,24 @@ class WorkerCache:
             ((view.record["metadata"].get("namespace", ""), name), view.version) for name, view in self._workers.items()
         )
 
+    def _say(self, name: str, garbled: Iterable[Item]) -> None:
+        for key, text in sorted(garbled):
+            problem = f"{text[:80]!r} under {key!r} of worker {name} cannot be read: it is passed over"
+            log.error("%s", problem, extra={"worker": name})
+            self._on_set_aside("Worker", problem)
+
     def _drop(self, view: WorkerView) -> None:
         del self._workers[view.name]
         self._on_gone(view)
 
 
-def _legible(worker: str, entries: Mapping[str, str], before: Mapping[str, str]) -> Mapping[str, str]:
-    """The map itself, unless somebody has garbled it: then without what has no key or no token. What stood there before
-    has been looked at before."""
-    garbled = [key for key, text in entries.items() if before.get(key) != text and not _is_legible(key, text)]
-    for key in garbled:
-        log.error("entry %r of worker %s cannot be read: it is passed over", key, worker, extra={"worker": worker})
-    return {key: text for key, text in entries.items() if key not in garbled} if garbled else entries
+def _garbled(items: Mapping[str, str], before: Mapping[str, str]) -> frozenset[Item]:
+    """What has no key or no token, as somebody has garbled it. What could be read before is not looked at again."""
+    return frozenset(item for item in items.items() if before.get(item[0]) != item[1] and not _is_legible(*item))
+
+
+def _without(items: Mapping[str, str], garbled: frozenset[Item]) -> Mapping[str, str]:
+    return {key: text for key, text in items.items() if (key, text) not in garbled}
 
 
 def _is_legible(key: str, text: str) -> bool:

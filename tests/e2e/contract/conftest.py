@@ -13,9 +13,9 @@ from tests.e2e.contract.site import Identities, Site, clean_cluster, site_in_mem
 SERVERS = ("memory", "real")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def identities(request: pytest.FixtureRequest) -> Iterator[Identities]:
-    """Of the real server; asked for only by tests that run on it."""
+    """Of the real server; asked for only by tests that run on it. What they leave there goes with the last of them."""
     identities = Identities.of(request.getfixturevalue("installed"))
     yield identities
     asyncio.run(clean_cluster(identities))

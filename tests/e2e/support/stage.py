@@ -242,13 +242,24 @@ def stage_on(fencepost: Fencepost, folder: Path) -> Iterator[Stage]:
     """A stage with nobody on it yet, with the pool `default`; what was made on it goes when it ends."""
     admin = Objects(fencepost.admin_kubeconfig)
     user_kubeconfig = fencepost.user_kubeconfig()
+    fencepost.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
     fencepost.kubectl("create", "namespace", NAMESPACE)
     admin.create(pool("default"))
     try:
         with fleet(fencepost, folder / "logs") as made:
             stage = Stage(made, admin, Objects(user_kubeconfig), user_kubeconfig, folder)
             yield stage
+            pods = sorted(made.members.keys() - {replica.name for replica in stage.replicas()})
             stage.dismiss()
+        _sweep(fencepost, admin, pods)
     finally:
         admin.delete(wire.WORKER_POOLS, "default")
-        fencepost.kubectl("delete", "namespace", NAMESPACE)
+        fencepost.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def _sweep(fencepost: Fencepost, admin: Objects, pods: list[str]) -> None:
+    """Take away what workers have left, as no operator is there any more to do it. Their Leases go with them."""
+    fencepost.kubectl("delete", "pods", *pods, f"--namespace={SYSTEM_NAMESPACE_DEFAULT}", "--wait=false")
+    for name in map(meta_name, admin.all_of(wire.WORKERS, SYSTEM_NAMESPACE_DEFAULT)):
+        if name.rpartition("-")[0] in pods:
+            admin.delete(wire.WORKERS, name, SYSTEM_NAMESPACE_DEFAULT)

@@ -5,7 +5,7 @@ import pytest
 from fencepost.core.definition import Priority
 from fencepost.core.phases import JobPhase, RunPhase
 from fencepost.core.placement import Demand, Grant
-from fencepost.core.plan_run import advance_run, lease_jobs
+from fencepost.core.plan_run import Report, advance_run, lease_jobs
 from fencepost.core.retry import LOSSES_MAX
 from fencepost.core.run_size import JOBS_OPEN_MAX
 from fencepost.core.run_state import Outcome, RunState, Waiting
@@ -309,6 +309,18 @@ def test_a_job_that_its_worker_stopped_unasked_counts_as_lost() -> None:
     run.plan()
 
     assert run.state.waiting == {a_job("a"): Waiting(1, 1, NOW_S)}
+
+
+def test_a_job_that_was_stopped_for_being_over_its_limit_has_used_an_attempt() -> None:
+    run = RunStage(a_task("a", retries=1))
+    run.plan_all()
+    lease = run.lease("a")
+    stopped = a_result(lease.token, Outcome.STOPPED, None)
+    run.reports.append(Report(lease.worker, a_job("a"), stopped, told_to_stop=True))
+
+    run.plan()
+
+    assert run.state.waiting == {a_job("a"): Waiting(2, 0, NOW_S + 10)}
 
 
 def test_a_lease_that_found_no_slot_is_given_again_under_the_next_token_and_costs_nothing() -> None:

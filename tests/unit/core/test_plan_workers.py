@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.plan_workers import MailboxPlan, Put, answered, busy_slots, plan_mailbox, token_of
+from fencepost.core.plan_workers import MailboxPlan, Put, answered, busy_slots, order_of, plan_mailbox, token_of
 from fencepost.core.worker_record import MAILBOX_ENTRIES_MAX
 
 KEYS = st.sampled_from([f"k{number}" for number in range(8)])
@@ -190,3 +190,8 @@ def test_a_mailbox_never_grows_beyond_its_limit(present: int, added: int, slots:
     found = plan_mailbox(leases, results, slots, puts, {})
 
     assert len(found.leases) == min(MAILBOX_ENTRIES_MAX, present + min(added, slots))
+
+
+def test_the_order_is_the_second_word_of_an_entry() -> None:
+    assert order_of("7 Stop 1 600 30 etl-0123456789") == "Stop"
+    assert order_of("") == ""

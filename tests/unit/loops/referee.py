@@ -58,7 +58,9 @@ class Referee:
         """The next thing that happened."""
         meta = obj["metadata"]
         gone = type_ is EventType.DELETED
-        if kind is DAGS:
+        if kind is DAGS and gone:
+            del self._dags[meta["name"]]
+        elif kind is DAGS:
             self._dags[meta["name"]] = obj
         elif kind is DAG_RUNS:
             yield from self._run_gone(obj) if gone else self._run_written(obj)
@@ -112,8 +114,6 @@ class Referee:
         for job in state.leases:
             del self._recorded[_key(run, job)]
         if meta["name"] in self._stage.deleted_by_people or dag is None or dag["metadata"]["uid"] != spec["dagUID"]:
-            return
-        if self._stage.find(DAGS, spec["dag"]) is None:
             return
         age_s = self._deleted_at_s[meta["name"]] - parse_time(meta["creationTimestamp"])
         if not state.phase.finished:

@@ -52,8 +52,8 @@ NAMESPACE = "demo"
 NOON_S = 1_796_040_000
 """2026-11-30T12:00:00Z: when every story begins; a whole minute."""
 WINDOW_S = 0.05
-REQUESTS_PER_MOMENT_MAX = 5_000
-"""More than so many at one and the same moment are a loop that has forgotten to wait."""
+SAME_REQUESTS_MAX = 100
+"""More than so many for one object at one and the same moment are a loop that has forgotten to wait."""
 
 Trouble = Callable[[str, Request], Fault | None]
 """Asked with a process's name about each of its requests, and each event on its way to it."""
@@ -74,6 +74,7 @@ def play(
         try:
             await story(stage)
             assert not stage.fallen(), "a part that never ends has ended"
+            assert not stage.storm, stage.storm
             if lawful:
                 assert not (broken := await broken_laws(stage)), "\n".join(broken)
         finally:
@@ -257,11 +258,13 @@ class Stage:
         """The first fault counts."""
         self.requests: list[tuple[float, str, Request]] = []
         """When, who, what; without events and reads of watches."""
+        self.storm = ""
+        """A request that somebody has sent without end."""
         self.deleted_by_people: set[str] = set()
         """Names of runs."""
         self._extras: list[asyncio.Task[None]] = []
         self._moment_s = 0.0
-        self._at_this_moment = 0
+        self._at_this_moment: Counter[Request] = Counter()
         for shard in range(shards):
             self.put(LEASES, shard_object(SYSTEM, shard, shards, 0))
         self.put(WORKER_POOLS, an_object(WORKER_POOLS, "default", spec={"maxSharePerDAG": "100%"}))
@@ -474,9 +477,12 @@ class Stage:
 
     def _count(self, request: Request) -> None:
         if self.now_s != self._moment_s:
-            self._moment_s, self._at_this_moment = self.now_s, 0
-        self._at_this_moment += 1
-        assert self._at_this_moment < REQUESTS_PER_MOMENT_MAX, f"a storm of requests, the last of them {request}"
+            self._moment_s = self.now_s
+            self._at_this_moment.clear()
+        self._at_this_moment[request] += 1
+        if request.verb != "event" and self._at_this_moment[request] > SAME_REQUESTS_MAX:
+            self.storm = f"a storm of requests: {request}"
+            raise AssertionError(self.storm)
 
 
 def a_task(name: str, *parents: str, **more: Any) -> dict[str, Any]:
