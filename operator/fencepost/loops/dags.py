@@ -165,6 +165,8 @@ class Dags:
         memory.follow(view, self._world.clock.now_s())
         if view.status.get("observedGeneration") != view.generation:
             self.touch_status(key, urgent=True)
+        elif view.status.get("active", 0) != self._world.runs.active_count(key):
+            self.touch_status(key)
         if view.checked is None or view.deleting or view.checked.spec.suspend or self._pool_problem(view):
             self._schedule(view, memory, None)
             return Next.REST

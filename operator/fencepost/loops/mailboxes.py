@@ -83,8 +83,10 @@ class Mailboxes:
 
     def reserve(self, worker: str, slots: int) -> None:
         """Count slots as taken (or, below zero, given back) for grants on their way into a lease."""
-        self._box(worker).reserved += slots
-        if slots < 0:
+        if slots > 0:
+            self._box(worker).reserved += slots
+        elif worker in self._boxes:
+            self._boxes[worker].reserved += slots
             self._on_slots(worker)
 
     def ensure(

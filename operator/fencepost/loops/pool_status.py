@@ -34,6 +34,11 @@ class PoolStatus:
             self._records[name] = pool
         self.touch(name)
 
+    def take_up(self) -> None:
+        """Whoever has written the statuses before may not have come to write the last changes."""
+        for name in self._records:
+            self.touch(name)
+
     def forget(self, name: str) -> None:
         """The pool is gone."""
         self._records.pop(name, None)

@@ -9,7 +9,7 @@ after the acquisition.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from fencepost.api import names as wire
 from fencepost.api.read import read_pool
@@ -215,19 +215,28 @@ class Scheduler:
             world.shards.open(shard, epoch)
         world.metrics.shards_held(len(world.shards.ready()))
         log.info("planning for shards %s", numbers)
+        self._take_up(batch.keys())
+
+    def _take_up(self, shards: Collection[int]) -> None:
+        """Look at everything that these shards own: what has happened to it so far, nobody may have followed."""
+        world = self.world
         for run in list(world.runs.all()):
-            if run.shard in batch and not run.finished:
+            if run.shard in shards and not run.finished:
                 self._runs.touch(run.key)
         for worker in list(world.workers.all()):
             self._keeper.sweep(worker)
             self._keeper.worker_changed(worker, worker)
         for dag in list(world.dags.all()):
-            if dag.shard in batch:
+            if dag.shard in shards:
                 self._dags.touch(dag.key)
                 self._history.take_up(dag)
+        self._pool_status.take_up()
 
     async def _check(self) -> None:
         while True:
+            if regained := self.world.shards.regained():
+                log.info("trusted again: taking up shards %s", ",".join(map(str, sorted(regained))))
+                self._take_up(regained)
             self._keeper.check()
             self._mailboxes.press_overdue()
             self._checked_s = self.world.clock.steady_s()

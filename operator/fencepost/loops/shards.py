@@ -2,6 +2,10 @@
 
 Leading is not enough. After an acquisition the caches may lag behind what the leader before has stored, so a shard is
 planned only once consistent lists, begun after the acquisition, are in the caches.
+
+A trust window can close and open again under the same epoch, as when the API server is away for some seconds. Whoever
+asks meanwhile is told no and lets go of what it had in mind. So it is noted for which shards that has happened: when
+they are trusted again, all that they own is to be looked at anew, as after a barrier.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,23 +22,39 @@ class Shards:
         self.count = count
         self._holds = holds
         self._ready: dict[int, int] = {}
+        self._refused: set[int] = set()
+        """Ready shards for which somebody was told no since they were last looked at."""
 
     def open(self, shard: int, epoch: int) -> None:
-        """The barrier has been passed under this epoch."""
+        """The barrier has been passed under this epoch, and all that the shard owns is looked at now."""
         self._ready[shard] = epoch
+        self._refused.discard(shard)
 
     def close(self, shard: int) -> None:
         """The shard is another's from now on, or nobody's."""
         self._ready.pop(shard, None)
+        self._refused.discard(shard)
 
     def authority(self, shard: int) -> Authority | None:
         """Under which to plan for a shard; None when it is not ours to plan for."""
         epoch = self._ready.get(shard)
-        return Authority(shard, epoch) if epoch is not None and self._holds(shard) == epoch else None
+        if epoch is None:
+            return None
+        authority = Authority(shard, epoch)
+        return authority if self.leads(authority) else None
 
     def leads(self, authority: Authority) -> bool:
         """Whether a write may still be sent under this authority."""
-        return self._holds(authority.shard) == authority.epoch
+        leads = self._holds(authority.shard) == authority.epoch
+        if not leads and self._ready.get(authority.shard) == authority.epoch:
+            self._refused.add(authority.shard)
+        return leads
+
+    def regained(self) -> frozenset[int]:
+        """The shards that are trusted again after somebody was told no; each is told of once."""
+        regained = frozenset(shard for shard in self._refused if self._holds(shard) == self._ready[shard])
+        self._refused -= regained
+        return regained
 
     def of_entry(self, key: str, revision: str) -> int:
         """The shard that owns a mailbox entry: its revision's name begins with the DAG's. ValueError for a bad key."""

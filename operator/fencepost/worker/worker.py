@@ -82,6 +82,9 @@ class Worker:
         name = self._settings.name
         log.info("worker %s is ready: %d slots of pool %s", name, self._settings.slots, self._settings.pool)
         self._own.adopt(registration.worker)
+        # It may have entries already: an earlier try may have made it, and its answer been lost.
+        for action in self._mailbox.read(entries_of(registration.worker)):
+            self._act(action)
         keeper = LeaseKeeper(
             self._api,
             self._clock,

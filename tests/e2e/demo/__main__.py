@@ -72,7 +72,7 @@ def _play(stage: Stage) -> int:
 def _what_next(stage: Stage, run: str) -> str:
     left = [name for name, member in stage.members.items() if member.process.running]
     return f"""
-The control plane, {", ".join(left)} stay up until `make demo-down`. Try:
+Up until `make demo-down`: the control plane, {", ".join(left)}.
 
   export KUBECONFIG={shlex.quote(str(stage.plane.kubeconfig))}
   kubectl get dags,dagruns

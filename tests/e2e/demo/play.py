@@ -117,7 +117,7 @@ class Play:
                 stage.take_down()
         with screen.step("starting etcd, kube-apiserver and kube-controller-manager"):
             stage.start_plane()
-        screen.say(f"Kubernetes {KUBERNETES.version} is up: a control plane with no node and no container")
+        screen.say(f"Kubernetes {KUBERNETES.version} is up: a control plane without nodes")
         with screen.step("installing Fencepost's kinds, rights and policies"):
             fencepost = stage.install()
         screen.say("Fencepost's kinds, rights and policies are installed and in force")
@@ -171,13 +171,13 @@ class Play:
             self._screen.say(f"after {time.monotonic() - self._killed_s:.1f} s {line}", loud=True)
 
         shard = self._until(f"shard {victims.shard} is led again", victims.successor)
-        say(f"{shard.replica} leads shard {victims.shard} at epoch {shard.epoch} and goes on with the run")
+        say(f"{shard.replica} leads shard {victims.shard} at epoch {shard.epoch} and goes on with it")
         self._until(f"{victims.worker} is fenced", victims.worker_is_fenced)
         say(f"{victims.worker} is fenced: its results would be refused")
         run = self._until(f"{victims.jobs} are leased again", victims.run_with_new_leases)
         tokens = [run.state.leases[job].token for job in victims.leases if job in run.state.leases]
         if tokens:
-            say(f"{victims.jobs} run elsewhere under {_tokens(tokens)}; {victims.worker} had {victims.tokens}")
+            say(f"{victims.jobs} run elsewhere: {_tokens(tokens)} instead of {victims.tokens}")
 
     def _until(self, what: str, condition: Callable[[Picture], Value | None]) -> Value:
         """Tell and show what happens until the condition has a value. PlayError after a limit."""

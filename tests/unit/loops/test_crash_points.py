@@ -13,7 +13,7 @@ from fencepost.api.names import DAG_RUNS, DAGS
 from fencepost.core.phases import RunPhase
 from fencepost.kube.errors import ConflictError, ConnectionLostError, OverloadedError
 from fencepost.memory.faults import Fault, Request
-from tests.unit.loops.stage import NAMESPACE, Stage, a_task, play, slot
+from tests.unit.loops.stage import Stage, a_task, play, slot
 
 WRITES = ("create", "update", "delete")
 LEASE_S = 15.0

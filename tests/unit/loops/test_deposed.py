@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.api.codec import encode_run_status
-from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, DAGS, DAG_LABEL, LEASES, SHARD_LABEL, WORKERS
+from fencepost.api.names import CONTROLLER_REVISIONS, DAG_LABEL, DAG_RUNS, DAGS, LEASES, SHARD_LABEL, WORKERS
 from fencepost.api.times import format_time
 from fencepost.core.names import JobKey, shard_lease_name
 from fencepost.core.phases import RunPhase

@@ -1,19 +1,21 @@
 """Workers that fall silent, end, or are never heard of; and time in which nobody could have been heard."""
 
+from typing import Any
+
 import pytest
 
 from fencepost.api.names import LEASES, WORKERS
 from fencepost.core.names import JobKey
 from fencepost.core.phases import RunPhase
 from fencepost.kube.errors import ConnectionLostError, ServerError, UnreachableError
-from fencepost.memory.faults import Fault, Request
+from fencepost.memory.faults import Fault
 from tests.unit.loops.stage import SYSTEM, Stage, a_task, play
 
 LEASE_S = 30.0
 JOB = JobKey("only", 0)
 
 
-async def running(stage: Stage, on: str = "w1", **spec: object) -> None:
+async def running(stage: Stage, on: str = "w1", **spec: Any) -> None:
     """A run of one job, which runs and ends only when the story says so."""
     stage.dag("etl", **spec)
     stage.manual_run("r1", "etl")
@@ -63,7 +65,7 @@ def test_a_worker_that_loses_its_workers_too_often_is_given_up() -> None:
         stage.manual_run("r1", "etl")
         for number in range(6):
             worker = stage.worker(f"w{number}", job_s=None)
-            await stage.until(lambda: bool(worker.runner.jobs), limit_s=80.0)
+            await stage.until(lambda jobs=worker.runner.jobs: bool(jobs), limit_s=80.0)  # type: ignore[misc]
             worker.kill()
         await stage.until(lambda: stage.finished("r1"), limit_s=80.0)
         assert stage.run("r1").phase is RunPhase.FAILED
@@ -130,9 +132,11 @@ def test_a_worker_whose_lease_was_long_there_before_it_is_watched_like_any_other
         stage.leader()
         stage.worker("w2")
         late = stage.trouble(
-            lambda name, request: Fault(error=ServerError("not yet"))
-            if (name, request.verb, request.kind) == ("w1", "create", WORKERS)
-            else None
+            lambda name, request: (
+                Fault(error=ServerError("not yet"))
+                if (name, request.verb, request.kind) == ("w1", "create", WORKERS)
+                else None
+            )
         )
         w1 = stage.worker("w1", heartbeat_s=10.0)
         await stage.at(70.0)
@@ -188,9 +192,11 @@ def test_a_leader_whose_watch_lags_reads_live_before_it_fences() -> None:
         other = stage.worker("w2")
         await stage.pass_time(1.0)
         stage.trouble(
-            lambda name, request: Fault(delay_s=1e6)
-            if (name, request.verb, request.kind, request.name) == ("Ann", "event", LEASES, worker.full_name)
-            else None
+            lambda name, request: (
+                Fault(delay_s=1e6)
+                if (name, request.verb, request.kind, request.name) == ("Ann", "event", LEASES, worker.full_name)
+                else None
+            )
         )
         await stage.at(100.0)
         assert not stage.is_fenced(worker)
@@ -249,6 +255,23 @@ def test_a_worker_that_any_leader_has_a_lease_on_is_fenced_by_that_one() -> None
     play(story, shards=2)
 
 
+def test_a_worker_takes_up_what_was_delivered_before_it_knew_that_it_had_registered() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        stage.dag("etl")
+        await stage.pass_time(1.0)
+        stage.manual_run("r1", "etl")
+        stage.once(
+            "w1", "create", WORKERS, Fault(answer_delay_s=5.0, error=ConnectionLostError("reset"), carried_out=True)
+        )
+        worker = stage.worker()
+        await stage.until(lambda: bool(stage.mailbox(worker)), limit_s=3.0)
+        await stage.until(lambda: stage.finished("r1"), limit_s=15.0)
+        assert stage.run("r1").phase is RunPhase.SUCCEEDED
+
+    play(story)
+
+
 def test_a_worker_deleted_by_hand_is_lost() -> None:
     async def story(stage: Stage) -> None:
         stage.leader()
@@ -278,5 +301,3 @@ def test_leases_of_the_dead_do_not_pile_up() -> None:
         assert sum(role.get("fencepost.dev/role") == "worker" for role in roles) == 1
 
     play(story)
-
-

@@ -12,7 +12,8 @@ from fencepost.core.phases import RunPhase
 from fencepost.kube.protocol import Obj
 from fencepost.memory.faults import Fault, Request
 from fencepost.observe.runs import RunCache
-from tests.unit.loops.stage import SYSTEM, Replica, Stage, StageWorker, a_task, an_object, play
+from tests.unit.loops.processes import Replica, StageWorker
+from tests.unit.loops.stage import SYSTEM, Stage, a_task, an_object, play
 
 ONLY = JobKey("only", 0)
 

@@ -6,8 +6,9 @@ from fencepost.api.names import DAG_RUNS, WORKER_POOLS, WORKERS
 from fencepost.core.names import DagKey, JobKey, shard_of
 from fencepost.core.phases import RunPhase
 from fencepost.kube.errors import ConnectionLostError
-from fencepost.memory.faults import Fault, Request
-from tests.unit.loops.stage import NAMESPACE, Replica, Stage, a_task, play
+from fencepost.memory.faults import Fault
+from tests.unit.loops.processes import Replica
+from tests.unit.loops.stage import NAMESPACE, Stage, a_task, play
 
 ONLY = JobKey("only", 0)
 
@@ -41,7 +42,9 @@ def test_two_leaders_with_more_jobs_than_slots_leave_nothing_stuck() -> None:
         await stage.until(lambda: stage.finished(*[f"r{name}" for name in names]), limit_s=25.0)
         assert all(stage.run(f"r{name}").phase is RunPhase.SUCCEEDED for name in names)
         assert len(stage.started) == 40
-        conflicts = [replica.count("writes_refused_total", intent="WriteMailbox", status="409") for replica in (ann, ben)]
+        conflicts = [
+            replica.count("writes_refused_total", intent="WriteMailbox", status="409") for replica in (ann, ben)
+        ]
         assert sum(conflicts) > 0, "they have met"
 
     play(story, shards=2)
@@ -49,7 +52,7 @@ def test_two_leaders_with_more_jobs_than_slots_leave_nothing_stuck() -> None:
 
 def test_a_lease_that_finds_no_slot_is_taken_back_under_the_next_token() -> None:
     async def story(stage: Stage) -> None:
-        ann, ben = two_leaders(stage)
+        _, ben = two_leaders(stage)
         stage.worker(slots=1, job_s=None)
         first, second = dag_of_shard(0), dag_of_shard(1)
         stage.dag(first)
@@ -57,9 +60,9 @@ def test_a_lease_that_finds_no_slot_is_taken_back_under_the_next_token() -> None
         await stage.pass_time(1.0)
         # Ben does not see that Ann has filled the slot.
         lag = stage.trouble(
-            lambda name, request: Fault(delay_s=3.0)
-            if (name, request.verb, request.kind) == ("Ben", "event", WORKERS)
-            else None
+            lambda name, request: (
+                Fault(delay_s=3.0) if (name, request.verb, request.kind) == ("Ben", "event", WORKERS) else None
+            )
         )
         stage.manual_run("r1", first)
         await stage.until(lambda: bool(stage.started))
@@ -82,8 +85,8 @@ def test_a_lease_that_finds_no_slot_is_taken_back_under_the_next_token() -> None
 
 
 def test_what_found_no_slot_is_forgotten_when_another_leader_has_delivered_it() -> None:
-    """Ben's lease finds no slot, and before he has taken it back the shard is Ann's, who finds one and delivers it. When
-    he leads again he does not take it back any more: it runs."""
+    """Ben's lease finds no slot, and before he has taken it back the shard is Ann's, who finds one and delivers it.
+    When he leads again he does not take it back any more: it runs."""
 
     async def story(stage: Stage) -> None:
         ann, ben = two_leaders(stage)
@@ -93,9 +96,9 @@ def test_what_found_no_slot_is_forgotten_when_another_leader_has_delivered_it() 
         stage.dag(second)
         await stage.pass_time(1.0)
         stage.trouble(
-            lambda name, request: Fault(delay_s=1.0)
-            if (name, request.verb, request.kind) == ("Ben", "event", WORKERS)
-            else None
+            lambda name, request: (
+                Fault(delay_s=1.0) if (name, request.verb, request.kind) == ("Ben", "event", WORKERS) else None
+            )
         )
         stage.manual_run("r1", first)
         await stage.until(lambda: bool(stage.started))
@@ -175,9 +178,11 @@ def test_a_leader_that_dies_between_lease_and_delivery_leaves_no_slot_taken() ->
         stage.dag(second)
         await stage.pass_time(1.0)
         stage.trouble(
-            lambda name, request: Fault(error=ConnectionLostError("away"))
-            if (name, request.verb, request.kind) == ("Ann", "update", WORKERS)
-            else None
+            lambda name, request: (
+                Fault(error=ConnectionLostError("away"))
+                if (name, request.verb, request.kind) == ("Ann", "update", WORKERS)
+                else None
+            )
         )
         stage.manual_run("r1", first)
         await stage.until(lambda: bool(stage.run("r1").leases))

@@ -1,5 +1,7 @@
 """Stopping: by a person, by a time limit, by a deletion; and workers that do not obey."""
 
+from typing import Any
+
 import pytest
 
 from fencepost.api.names import DAG_RUNS, DAGS, WORKERS
@@ -8,13 +10,14 @@ from fencepost.core.phases import JobPhase, RunPhase
 from fencepost.kube.errors import ConnectionLostError
 from fencepost.loops.mailboxes import LIMIT_SLACK_S, STOP_SLACK_S
 from fencepost.memory.faults import Fault, Request
-from tests.unit.loops.stage import SYSTEM, Stage, StageWorker, a_task, play
+from tests.unit.loops.processes import StageWorker
+from tests.unit.loops.stage import SYSTEM, Stage, a_task, play
 
 ONLY = JobKey("only", 0)
 GRACE_S = 5.0
 
 
-async def running(stage: Stage, *tasks: dict[str, object], **spec: object) -> StageWorker:
+async def running(stage: Stage, *tasks: dict[str, Any], **spec: Any) -> StageWorker:
     """A worker whose jobs end when the story says so, and a run with one of them under way."""
     worker = stage.worker(job_s=None)
     stage.dag("etl", *tasks, terminationGracePeriod=f"{GRACE_S:g}s", **spec)
@@ -26,9 +29,11 @@ async def running(stage: Stage, *tasks: dict[str, object], **spec: object) -> St
 def deaf(stage: Stage, worker: StageWorker, *verbs: str) -> None:
     """The worker renews, and does not hear of changes of its mailbox by these means (none named: by any)."""
     stage.trouble(
-        lambda name, request: Fault(delay_s=1e6)
-        if name == worker.name and request.kind is WORKERS and request.verb in (verbs or ("event", "get"))
-        else None
+        lambda name, request: (
+            Fault(delay_s=1e6)
+            if name == worker.name and request.kind is WORKERS and request.verb in (verbs or ("event", "get"))
+            else None
+        )
     )
 
 

@@ -1,4 +1,4 @@
-"""Plays timelines of whole schedulers: a sentence a line, each of which does one thing on the stage or checks one thing.
+"""Plays timelines of whole schedulers: each line a sentence, which does one thing on the stage or checks one thing.
 
 On the stage stand the real schedulers and workers, on an API server in memory and in virtual time. A line begins with
 the second of the story at which it happens, or happens right after the line above. What is checked (`->`) must be so at
@@ -12,7 +12,8 @@ from typing import Any
 from fencepost.api.names import DAG_RUNS
 from fencepost.kube.errors import NotFoundError
 from fencepost.memory.faults import Fault, Request
-from tests.unit.loops.stage import Stage, StageWorker, a_task, play, slot
+from tests.unit.loops.processes import StageWorker
+from tests.unit.loops.stage import Stage, a_task, play, slot
 
 LINE = re.compile(r"^(?:(?P<seconds>[\d.]+) s\s+)?(?P<sentence>\S.*)$")
 
@@ -151,7 +152,7 @@ class Teller:
 
 
 RUN = r"(?:run )?(of minute \d+|[\w-]+)"
-SENTENCES: list[tuple[str, Callable[..., None | Coroutine[Any, Any, None]]]] = [
+SENTENCES: list[tuple[str, Callable[..., Coroutine[Any, Any, None] | None]]] = [
     (r"DAG (\w+)( every minute)?: (.+)", Teller.has_dag),
     (r"worker (\w+) with (\d+) slots?(?:, jobs of (\d+) s)?", Teller.has_worker),
     (r"(\w+) stands by", Teller.stands_by),

@@ -15,7 +15,7 @@ def test_it_happens_as_it_is_told(timeline: Path) -> None:
 
 
 def test_a_sentence_that_is_not_so_is_noticed() -> None:
-    with pytest.raises(AssertionError, match="line 3: .* is not so"):
+    with pytest.raises(AssertionError, match=r"line 3: .* is not so"):
         play_text("Ann leads\nDAG etl: load\n5 s -> etl has fired once for each of the minutes 1\n")
 
 
