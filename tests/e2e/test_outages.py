@@ -11,8 +11,9 @@ from tests.e2e.support.install import install
 from tests.e2e.support.stage import Stage, stage_on
 
 SLOTS = 4
-SILENCE_S = 12.0
-"""Longer than the Lease of a leader lasts, and shorter than that of a worker."""
+SILENCE_S = 9.0
+"""Longer than a leader trusts itself after a renewal (8 s), and no more than a worker stands that was just about to
+renew (12 s)."""
 
 
 @pytest.fixture(scope="module")
