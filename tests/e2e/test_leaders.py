@@ -219,3 +219,44 @@ def test_a_leader_that_was_frozen_changes_nothing_when_it_wakes_up_and_joins_aga
         epochs = [decode_run_status(each["status"]).epoch for each in versions_of(changes, run) if "status" in each]
         assert epochs == sorted(epochs)
         assert epochs[-1] > epoch
+
+
+def test_replicas_come_and_go_under_load_with_nothing_lost_and_few_shards_moved(
+    stage: Stage, record_property: Recorder
+) -> None:
+    ledger, more = stage.ledger("scaled"), ("operator-2", "operator-3", "operator-4")
+    wide, last = (
+        task("wide", command=ledger.sleep(0.4), forEach={"count": 30}),
+        task("last", "wide", command=ledger.job()),
+    )
+    runs = [stage.launch(dag(name_in_shard(f"scaled-{shard}", shard), wide, last)) for shard in range(0, 16, 2)]
+    stage.wait("the load is on", lambda: ledger.count("start") >= 12)
+
+    before = shards_and_epochs(stage)
+    for name in more:
+        stage.operator(name)
+    stage.wait_for_replicas(*REPLICAS, *more)
+    between = shards_and_epochs(stage)
+    for name in more:
+        stage.fleet.members[name].process.send(signal.SIGTERM)
+    stage.wait_for_replicas(*REPLICAS)
+    after = shards_and_epochs(stage)
+    for name in more:
+        assert stage.fleet.members.pop(name).process.wait(10)
+    for run in runs:
+        stage.wait_for_phase(run, "Succeeded")
+
+    assert len(ledger.starts()) == 31 * len(runs)
+    assert not ledger.repeated()
+    assert not ledger.unfinished()
+    for step, old, new in (("out", before, between), ("in", between, after)):
+        needed = sum(old[shard][0] != new[shard][0] for shard in old)
+        moved = sum(new[shard][1] - old[shard][1] for shard in old)
+        record_property(f"shards_moved_scaling_{step}", f"{moved}, needed {needed}")
+        assert moved < 2 * needed
+
+
+def shards_and_epochs(stage: Stage) -> dict[int, tuple[str, int]]:
+    """Of each shard: who leads it, and how often it has changed hands."""
+    led = stage.shards_led()
+    return {shard: (led[shard], int(stage.shard_lease(shard)["leaseTransitions"])) for shard in led}

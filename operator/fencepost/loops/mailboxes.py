@@ -106,6 +106,8 @@ class Mailboxes:
             return
         stored = view.worker.leases.get(name)
         put = box.puts.get(name)
+        if put is not None:
+            box.authorities[name] = authority  # the wish may be one of an earlier leadership, and is renewed
         for text in (stored, None if put is None else put.text):
             if text is not None and token_of(text) == token and order_of(text) in (order, Order.STOP):
                 return

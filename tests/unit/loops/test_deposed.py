@@ -8,6 +8,7 @@ from fencepost.api.times import format_time
 from fencepost.core.names import JobKey, shard_lease_name
 from fencepost.core.phases import RunPhase
 from fencepost.core.run_state import Lease, RunState
+from fencepost.kube.errors import ConnectionLostError
 from fencepost.memory.faults import Fault, Request
 from tests.unit.loops.stage import NAMESPACE, NOON_S, SYSTEM, Stage, a_task, an_object, play, slot
 
@@ -67,6 +68,25 @@ def test_a_leader_that_comes_back_under_a_new_epoch_goes_on() -> None:
         assert stage.quiet()
         assert stage.run(slot(1)).phase is RunPhase.SUCCEEDED
         assert len(stage.started) == 4
+
+    play(story)
+
+
+def test_a_wish_from_before_a_leader_came_back_is_still_hers() -> None:
+    """The write of a mailbox hangs; behind it waits a delivery. Meanwhile she loses the shard and gets it back."""
+
+    async def story(stage: Stage) -> None:
+        ann = stage.leader("Ann")
+        worker = stage.worker(job_s=None)
+        stage.dag("etl")
+        await stage.pass_time(1.0)
+        stage.once("Ann", "update", WORKERS, Fault(delay_s=20.0, error=ConnectionLostError("no answer")))
+        stage.manual_run("r1", "etl")
+        await stage.pass_time(1.0)
+        stage.manual_run("r2", "etl")
+        await stage.pass_time(1.0)
+        stage.lead(ann)
+        await stage.until(lambda: len(worker.runner.jobs) == 2, limit_s=30.0)
 
     play(story)
 
