@@ -137,9 +137,9 @@ def test_a_run_that_is_created_under_the_old_epoch_is_refused(stage: Stage, take
 
 def late_creation(stage: Stage, name: str, epoch: int) -> Obj:
     """What a leader of this epoch that was frozen in the middle of a create would send when it wakes up."""
-    owner, slot = stage.dag(name), int(time.time()) // 60 * 60
+    by_hand, slot = stage.run(f"{name}-by-hand")["spec"], int(time.time()) // 60 * 60
     run = run_of(name, f"{name}-{slot}", trigger="Schedule", scheduledTime=format_time(slot))
-    run["spec"] |= {"dagUID": owner["metadata"]["uid"], "revision": owner["status"]["revision"]}
+    run["spec"] |= {"dagUID": by_hand["dagUID"], "revision": by_hand["revision"]}
     run["metadata"]["labels"] = {SHARD_LABEL: str(shard_of_dag(name)), DAG_LABEL: name}
     run["status"] = {"phase": "Pending", "epoch": epoch, "leaseCounter": 0, "round": 0, "done": "0/1"}
     return run
@@ -227,7 +227,7 @@ def test_replicas_come_and_go_under_load_with_nothing_lost_and_few_shards_moved(
     ledger, more = stage.ledger("scaled"), ("operator-2", "operator-3", "operator-4")
     wide, last = (
         task("wide", command=ledger.sleep(0.4), forEach={"count": 30}),
-        task("last", "wide", command=ledger.job()),
+        task("last", "wide", command=ledger.gated()),
     )
     runs = [stage.launch(dag(name_in_shard(f"scaled-{shard}", shard), wide, last)) for shard in range(0, 16, 2)]
     stage.wait("the load is on", lambda: ledger.count("start") >= 12)
@@ -243,6 +243,7 @@ def test_replicas_come_and_go_under_load_with_nothing_lost_and_few_shards_moved(
     after = shards_and_epochs(stage)
     for name in more:
         assert stage.fleet.members.pop(name).process.wait(10)
+    ledger.open()
     for run in runs:
         stage.wait_for_phase(run, "Succeeded")
 
