@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from fencepost.api import names as wire
 from fencepost.api.codec import decode_run_status
 from fencepost.api.names import SYSTEM_NAMESPACE_DEFAULT
-from fencepost.core.names import SHARDS_DEFAULT, parse_job_key, shard_lease_name
+from fencepost.core.names import SHARDS_DEFAULT, member_lease_name, parse_job_key, shard_lease_name
+from fencepost.core.ring import assign
 from fencepost.core.run_state import Lease, RunState
 from tests.e2e.controlplane.waiting import eventually
 from tests.e2e.support.dags import NAMESPACE, pool, run_of, shard_of_dag
@@ -33,6 +34,7 @@ LIMIT_S = 60.0
 HISTORY_AGE_S = 1
 """How long every run is kept at least, instead of two minutes."""
 DRAIN_TIMEOUT_S = 20
+MEMBER = member_lease_name("")
 FINISHED = ("Succeeded", "Failed", "Cancelled")
 
 
@@ -170,13 +172,16 @@ class Stage:
 
     def shards_led(self) -> dict[int, str]:
         """The replica of each shard that is led by a member that lives, as far as its own Lease tells."""
-        leases = {meta_name(lease): lease["spec"] for lease in self.admin.all_of(wire.LEASES, SYSTEM_NAMESPACE_DEFAULT)}
+        leases = self._lease_specs()
         found = {}
         for shard in range(SHARDS_DEFAULT):
             holder = leases.get(shard_lease_name(shard), {}).get("holderIdentity") or ""
-            if f"fencepost-member-{holder}" in leases:
+            if f"{MEMBER}{holder}" in leases:
                 found[shard] = holder.rpartition("-")[0]
         return found
+
+    def _lease_specs(self) -> dict[str, Obj]:
+        return {meta_name(lease): lease["spec"] for lease in self.admin.all_of(wire.LEASES, SYSTEM_NAMESPACE_DEFAULT)}
 
     def _leader(self, shard: int) -> Member | None:
         return self.fleet.members.get(self.shards_led().get(shard, ""))
@@ -222,13 +227,19 @@ class Stage:
         self.wait(f"pool {pool} has {slots} slots", seen)
 
     def wait_for_replicas(self, *names: str) -> None:
-        """Until these replicas, and no others, lead all shards between them and are ready."""
+        """Until these replicas, and no others, are members and ready, and each leads what the ring gives it."""
         for name in names:
             self.wait(f"{name} is ready", self.fleet.members[name].ready)
 
         def shared() -> bool:
-            led = self.shards_led()
-            return len(led) == SHARDS_DEFAULT and set(led.values()) == set(names)
+            leases = self._lease_specs()
+            members = {lease.removeprefix(MEMBER) for lease in leases if lease.startswith(MEMBER)}
+            if {identity.rpartition("-")[0] for identity in members} != set(names):
+                return False
+            leaders = assign(SHARDS_DEFAULT, members)
+            return all(
+                leases.get(shard_lease_name(shard), {}).get("holderIdentity") == leaders[shard] for shard in leaders
+            )
 
         self.wait(f"{' and '.join(names)} share all shards", shared)
 
