@@ -97,8 +97,10 @@ def test_a_killed_leaders_shards_are_led_and_planned_again_in_time(
 
 def test_each_slot_that_nobody_has_decided_fires_once_under_the_next_leader(stage: Stage, takeover: Takeover) -> None:
     name, first = name_in_shard("overdue", SHARD), takeover.seen_s // 60 * 60 + 60
+    overdue = format_time(first + OUTAGE_S // 60 * 60 - 60)
+    stage.wait("all are marked", lambda: stage.dag_status(name).get("lastScheduledTime", "") >= overdue)
     stage.kubectl("patch", "dag", name, "--type=merge", '--patch={"spec":{"suspend":true}}')
-    stage.wait_for_dag(name, "state", "Suspended")
+    status = stage.wait_for_dag(name, "state", "Suspended")
     last = max(int(meta_name(run).rpartition("-")[2]) for run in stage.runs_of(name))
     want_slots = list(range(first, last + 1, 60))
     for slot in want_slots:
@@ -108,7 +110,6 @@ def test_each_slot_that_nobody_has_decided_fires_once_under_the_next_leader(stag
     assert sorted(meta_name(run) for run in stage.runs_of(name)) == [f"{name}-{slot}" for slot in want_slots]
     assert len(stage.ledger("overdue").starts()) == len(want_slots)
     assert not stage.ledger("overdue").repeated()
-    status = stage.wait_for_dag(name, "lastScheduledTime", format_time(last))
     assert status["missed"] == status["skipped"] == 0
 
 

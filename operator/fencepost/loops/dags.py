@@ -161,7 +161,7 @@ class Dags:
             return Next.REST
         memory = self._memories.get(key)
         if memory is None or memory.authority != authority or memory.uid != view.uid:
-            memory = self._memories[key] = DagMemory.read(view, authority)
+            memory = self._memories[key] = self._recall(view, authority)
         memory.follow(view, self._world.clock.now_s())
         if view.status.get("observedGeneration") != view.generation:
             self.touch_status(key, urgent=True)
@@ -214,14 +214,21 @@ class Dags:
         view = self._world.dags.get(key)
         if view is None or view.uid != memory.uid:
             return Next.REST
-        self._memories[key] = live = DagMemory.read(view, memory.authority)
+        self._memories[key] = live = self._recall(view, memory.authority)
         live.follow(view, self._world.clock.now_s())
-        for run in self._world.runs.of_dag(key):
-            # Runs are created oldest slot first: where one exists, every slot up to it has had its fate.
-            if run.spec is not None and run.spec.trigger is Trigger.SCHEDULE and run.spec.dag_uid == view.uid:
-                live.mark_s = max(live.mark_s, run.spec.scheduled_s)
         live.live = True
         return Next.AGAIN
+
+    def _recall(self, view: DagView, authority: Authority) -> DagMemory:
+        """What is stored of a DAG's schedule, and what the leader before has not come to store."""
+        memory = DagMemory.read(view, authority)
+        for run in self._world.runs.of_dag(view.key):
+            # Runs are created oldest slot first: where one exists, every slot up to it has had its fate.
+            if run.spec is not None and run.spec.trigger is Trigger.SCHEDULE and run.spec.dag_uid == view.uid:
+                memory.mark_s = max(memory.mark_s, run.spec.scheduled_s)
+        if memory.mark_s > memory.stored_mark_s:
+            self.touch_status(view.key)
+        return memory
 
     async def _fire(self, view: DagView, memory: DagMemory, authority: Authority, slot_s: int) -> Next | None:
         """Create one slot's run; None once its fate is known and the mark has passed it, else how the turn ends."""

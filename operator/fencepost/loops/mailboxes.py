@@ -101,8 +101,10 @@ class Mailboxes:
         """See to it that this lease stands in the worker's mailbox under this order; no-op if it does."""
         name = str(key)
         view = self._workers.get(worker)
+        if view is None or view.worker.fenced:
+            return
         box = self._box(worker)
-        if view is None or view.worker.fenced or token in (box.withdrawn.get(name), box.refused.get(name)):
+        if token in (box.withdrawn.get(name), box.refused.get(name)):
             return
         stored = view.worker.leases.get(name)
         put = box.puts.get(name)

@@ -108,7 +108,7 @@ class Replica(Process):
             system_namespace=SYSTEM_NAMESPACE_DEFAULT,
             shards=shards,
             window_s=WINDOW_S,
-            holds=lambda shard: self.held.get(shard),
+            holds=self.holds,
             history_age_min_s=history_age_min_s,
         )
         self.tasks.append(asyncio.create_task(self.scheduler.run(), name=f"scheduler of {name}"))
@@ -117,13 +117,9 @@ class Replica(Process):
         """A counter of its metrics, without the prefix; 0 where nothing was counted."""
         return self.metrics.registry.get_sample_value(f"fencepost_{metric}", labels) or 0.0
 
-    async def stop(self) -> None:
-        """SIGTERM, as `main` does it: give up all shards, end what is under way."""
-        for shard in list(self.held):
-            await self.scheduler.released(shard)
-            del self.held[shard]
-        await self.scheduler.close()
-        self.kill()
+    def holds(self, shard: int) -> int | None:
+        """The epoch under which it may act for a shard now."""
+        return self.held.get(shard)
 
 
 class Runner(FakeRunner):

@@ -113,7 +113,7 @@ class Referee:
         state = self._states.pop(meta["uid"])
         for job in state.leases:
             del self._recorded[_key(run, job)]
-        if meta["name"] in self._stage.deleted_by_people or dag is None or dag["metadata"]["uid"] != spec["dagUID"]:
+        if meta["name"] in self._stage.deleted_by_people or dag is None or dag["metadata"]["uid"] != spec.get("dagUID"):
             return
         age_s = self._deleted_at_s[meta["name"]] - parse_time(meta["creationTimestamp"])
         if not state.phase.finished:

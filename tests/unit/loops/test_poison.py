@@ -9,8 +9,10 @@ import pytest
 from fencepost.api.names import DAG_RUNS, DAGS, WORKER_POOLS, WORKERS
 from fencepost.core.names import JobKey
 from fencepost.core.phases import RunPhase
+from fencepost.kube.errors import InvalidError
 from fencepost.kube.protocol import Obj
 from fencepost.memory.faults import Fault, Request
+from fencepost.memory.identity import worker_identity
 from fencepost.observe.runs import RunCache
 from tests.unit.loops.processes import Replica, StageWorker
 from tests.unit.loops.stage import SYSTEM, Stage, a_task, an_object, play
@@ -184,13 +186,8 @@ async def answer(stage: Stage, worker: StageWorker, text: str) -> None:
     [key] = stage.mailbox(worker)
     record = stage.get(WORKERS, worker.full_name, SYSTEM)
     record["status"] = {"results": {key: text}}
-    await worker_client(stage, worker).replace(WORKERS, record, subresource="status")
-
-
-def worker_client(stage: Stage, worker: StageWorker) -> Any:
-    from fencepost.memory.identity import worker_identity
-
-    return stage.server.client(worker_identity(worker.settings.pod))
+    client = stage.server.client(worker_identity(worker.settings.pod))
+    await client.replace(WORKERS, record, subresource="status")
 
 
 def test_garbled_entries_are_passed_over_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -290,8 +287,6 @@ def test_a_half_deleted_dag_makes_no_more_runs() -> None:
 
 
 def test_a_write_that_the_api_server_refuses_for_ever_disturbs_nobody_else() -> None:
-    from fencepost.kube.errors import InvalidError
-
     async def story(stage: Stage) -> None:
         ann, worker = await running(stage)
 

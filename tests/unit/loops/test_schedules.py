@@ -7,7 +7,7 @@ import pytest
 from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, DAGS, EVENTS
 from fencepost.api.times import parse_time
 from fencepost.core.phases import RunPhase
-from fencepost.kube.errors import ConnectionLostError, ForbiddenError, NotFoundError, ServerError
+from fencepost.kube.errors import ApiError, ConnectionLostError, ForbiddenError, NotFoundError, ServerError
 from fencepost.loops.dags import Dags
 from fencepost.memory.faults import Fault, Request
 from tests.unit.loops.stage import NOON_S, Stage, a_task, play, slot
@@ -75,7 +75,6 @@ def test_an_edit_of_anything_else_does_not_lose_a_slot() -> None:
         stage.leader()
         stage.worker()
         stage.dag("etl", cron="* * * * *")
-        away = None
         await stage.at(50.0)
         away = stage.cut_off("Ann")
         await stage.at(65.0)
@@ -217,15 +216,16 @@ def test_two_thousand_dags_due_in_the_same_second_fire_once_each(monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("error", "carried_out"),
+    "error",
     [
-        (ServerError("etcdserver: no space"), False),
-        (ConnectionLostError("reset"), False),
-        (NotFoundError("namespace demo is gone"), False),
-        (ForbiddenError("quota"), False),
+        ServerError("etcdserver: no space"),
+        ConnectionLostError("reset"),
+        NotFoundError("namespace demo is gone"),
+        ForbiddenError("quota"),
     ],
+    ids=lambda error: type(error).__name__,
 )
-def test_creates_that_fail_for_minutes_are_tried_with_a_back_off(error: Exception, carried_out: bool) -> None:
+def test_creates_that_fail_for_minutes_are_tried_with_a_back_off(error: ApiError) -> None:
     """Reads work, writes do not: as with an etcd that is full."""
 
     async def story(stage: Stage) -> None:
@@ -236,7 +236,7 @@ def test_creates_that_fail_for_minutes_are_tried_with_a_back_off(error: Exceptio
 
         def no_creates(name: str, request: Request) -> Fault | None:
             this = (request.verb, request.kind) == ("create", DAG_RUNS)
-            return Fault(error=error, carried_out=carried_out) if this else None  # type: ignore[arg-type]
+            return Fault(error=error) if this else None
 
         works_again = stage.trouble(no_creates)
         await stage.at(180.0)

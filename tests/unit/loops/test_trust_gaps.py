@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fencepost.api.names import DAG_RUNS, DAGS, WORKER_POOLS
+from fencepost.api.names import DAG_RUNS
 from fencepost.core.phases import RunPhase
 from tests.unit.loops.processes import Replica
 from tests.unit.loops.stage import Stage, a_task, play, slot
@@ -100,26 +100,5 @@ def test_a_write_that_the_gap_has_held_back_is_made_after_it() -> None:
         trust()
         await stage.until(lambda: stage.finished("r1"))
         assert len(stage.started) == 1
-
-    play(story)
-
-
-def test_what_people_see_is_brought_up_to_date_by_the_next_leader() -> None:
-    """The leader dies between the end of a run and the writes that would have told of it."""
-
-    async def story(stage: Stage) -> None:
-        ann, ben = stage.leader("Ann"), stage.replica("Ben")
-        worker = stage.worker(job_s=None)
-        stage.dag("etl")
-        stage.manual_run("r1", "etl")
-        await stage.until(lambda: stage.get(DAGS, "etl").get("status", {}).get("active") == 1)
-        await stage.until(lambda: stage.get(WORKER_POOLS, "default").get("status", {}).get("busy") == 1)
-        worker.runner.jobs[0].end()
-        await stage.until(lambda: stage.finished("r1"))
-        ann.kill()
-        stage.lead(ben)
-        await stage.until(lambda: stage.get(DAGS, "etl")["status"]["active"] == 0)
-        assert stage.get(DAGS, "etl")["status"]["lastRun"]["name"] == "r1"
-        await stage.until(lambda: stage.get(WORKER_POOLS, "default")["status"]["busy"] == 0)
 
     play(story)
