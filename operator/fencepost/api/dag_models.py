@@ -1,4 +1,4 @@
-"""The kind DAG: its tasks, edges, schedule and limits, and what the operator says of it.
+"""The kind DAG: its tasks, edges and limits. Its schedule and its status have pages of their own.
 
 What needs more than one look at one place (cycles, unknown parents, cron expressions, zones) is beyond a schema and is
 checked by the core; everything that a schema or a CEL rule within the server's cost limit can see is here.
@@ -9,11 +9,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
+from fencepost.api.dag_status_models import MARK_RULE, DAGStatus
+from fencepost.api.schedule_models import Concurrency, Schedule
 from fencepost.api.schema import (
     ATOMIC_LIST,
     ATOMIC_MAP,
-    Conditions,
-    Count,
     Duration,
     LaterObject,
     LaterText,
@@ -21,13 +21,11 @@ from fencepost.api.schema import (
     Name,
     OnlyNow,
     Part,
-    Time,
     Timeout,
     rule,
     rules,
     unfit,
 )
-from fencepost.core.dag_spec import CRONS_MAX
 from fencepost.core.definition import COMMAND_BYTES_MAX, FAN_OUT_MAX, TASKS_MAX
 
 WORDS_MAX = 128
@@ -39,7 +37,6 @@ PARAM_NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_.-]{0,62}$"
 _PARAM_NAME = re.compile(PARAM_NAME_PATTERN)
 RETRIES_MAX = 100
 HISTORY_MAX = 1000
-CONCURRENCY_MAX = 1000
 
 PriorityName = Literal["critical", "high", "normal", "low"]
 TOO_LONG = "command, args and env of a task may have 8 KiB together; put what is large into a file that the job reads"
@@ -55,8 +52,6 @@ Command = Annotated[
     list[Word],
     Field(min_length=1, max_length=WORDS_MAX, json_schema_extra={**ATOMIC_LIST, **rules(WORDS_RULE, PROGRAM_RULE)}),
 ]
-Cron = Annotated[str, StringConstraints(min_length=1, max_length=256)]
-Zone = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 
 
 def _check_param_names(params: dict[str, str]) -> dict[str, str]:
@@ -72,58 +67,6 @@ Params = Annotated[
     Field(max_length=PARAMS_MAX, json_schema_extra=ATOMIC_MAP),
     AfterValidator(_check_param_names),
 ]
-
-
-class Schedule(Part):
-    """When the operator makes runs by itself."""
-
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule("has(self.cron) || has(self.at)", "a schedule needs cron expressions; add cron, or remove schedule")
-        )
-    )
-
-    cron: Annotated[list[Cron], Field(min_length=1, max_length=CRONS_MAX, json_schema_extra=ATOMIC_LIST)] | None = None
-    """Cron expressions of five fields, such as `0 3 * * *`. Several of them mean: whenever one of them does."""
-    time_zone: Zone = "UTC"
-    """The IANA name of the zone in which the expressions are read, such as `Europe/Berlin`."""
-    at: LaterText | None = None
-    dst: LaterObject | None = None
-    spread: LaterText | None = None
-    starting_deadline: LaterText | None = None
-    catch_up: LaterObject | None = None
-    not_before: LaterText | None = None
-    not_after: LaterText | None = None
-
-    @model_validator(mode="after")
-    def _has_cron(self) -> Self:
-        if self.cron is None:
-            raise unfit("a schedule needs cron expressions", "add cron, or remove schedule")
-        return self
-
-
-class Concurrency(Part):
-    """What happens when a run is due while others of the same DAG are active."""
-
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                "self.policy != 'Allow' || !has(self.limit)",
-                "policy Allow has no limit; remove limit, or use policy Forbid",
-            )
-        )
-    )
-
-    policy: Annotated[Literal["Allow", "Forbid", "Replace", "Queue"], OnlyNow(("Allow", "Forbid"))] = "Forbid"
-    """Allow: the new run starts all the same. Forbid: its slot is skipped while `limit` runs are active."""
-    limit: Annotated[int, Field(ge=1, le=CONCURRENCY_MAX)] | None = None
-    """With Forbid: how many runs may be active at once; 1 if left out."""
-
-    @model_validator(mode="after")
-    def _allow_has_no_limit(self) -> Self:
-        if self.policy == "Allow" and self.limit is not None:
-            raise unfit("policy Allow has no limit", "remove limit, or use policy Forbid")
-        return self
 
 
 class Backoff(Part):
@@ -301,49 +244,6 @@ class DAGSpec(Part):
     # what the object takes and what a write of its status costs. So the core checks that no two have one name.
     tasks: Annotated[list[Task], Field(min_length=1, max_length=TASKS_MAX, json_schema_extra=ATOMIC_LIST)]
     """The nodes of the graph, in any order; no two have one name."""
-
-
-class LastRun(Part):
-    """The run that finished last."""
-
-    name: str
-    phase: Literal["Succeeded", "Failed", "Cancelled"]
-    finish_time: Time
-
-
-class DAGStatus(Part):
-    """What the operator says of the DAG. Written by nobody else."""
-
-    observed_generation: Count | None = None
-    """The generation of the spec that the rest was derived from."""
-    conditions: Conditions | None = None
-    state: Literal["Ready", "Suspended", "Invalid"] | None = None
-    schedule: str | None = None
-    """The cron expression, and how many more there are."""
-    schedule_hash: str | None = None
-    """Of the schedule that was seen last; nothing fires for a time before it was first seen."""
-    schedule_seen_time: Time | None = None
-    last_scheduled_time: Time | None = None
-    """The latest time whose run is known to exist, or that is known to be skipped or missed. Never falls."""
-    next_scheduled_time: Time | None = None
-    active: Count | None = None
-    """Runs that have not finished."""
-    skipped: Count | None = None
-    """Times that were due while too many runs were active."""
-    missed: Count | None = None
-    """Times that were due while nobody could make the run."""
-    revision: str | None = None
-    """The ControllerRevision that holds the definition as it is now."""
-    last_run: LastRun | None = None
-
-
-MARK_RULE = rule(
-    "!has(oldSelf.status) || !has(oldSelf.status.lastScheduledTime)"
-    " || (has(self.status) && has(self.status.lastScheduledTime)"
-    " && self.status.lastScheduledTime >= oldSelf.status.lastScheduledTime)",
-    "status.lastScheduledTime never falls and cannot be removed; a time at or below it has been decided",
-    fieldPath=".status.lastScheduledTime",
-)
 
 
 class DAG(Part):
