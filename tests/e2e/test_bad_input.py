@@ -109,6 +109,7 @@ def test_a_dag_that_is_put_right_runs_what_has_been_waiting(stage: Stage, bad_da
 REFUSED = {
     "a name that is too long": (dag("n" * 53), "metadata.name"),
     "a task after itself": (dag("refused", task("a", "a")), "a task cannot depend on itself; remove its own name"),
+    "a rule over nothing": (dag("refused", task("a", rule="AnyFailed")), "this rule can never be met"),
     "no task": (dag("refused") | {"spec": {"tasks": []}}, "spec.tasks"),
     "no program": (dag("refused", task("a", command=[""])), "the first word of command is the program"),
     "a duration of no unit": (dag("refused", timeout="90"), "spec.timeout"),

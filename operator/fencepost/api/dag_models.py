@@ -19,7 +19,6 @@ from fencepost.api.schema import (
     LaterText,
     LaterTexts,
     Name,
-    OnlyNow,
     Part,
     Timeout,
     rule,
@@ -27,6 +26,7 @@ from fencepost.api.schema import (
     unfit,
 )
 from fencepost.core.definition import COMMAND_BYTES_MAX, FAN_OUT_MAX, TASKS_MAX
+from fencepost.core.rules import Rule
 
 WORDS_MAX = 128
 """Of a command; of args too. The server refuses a schema whose rules could cost too much: this is near its limit."""
@@ -38,6 +38,9 @@ _PARAM_NAME = re.compile(PARAM_NAME_PATTERN)
 RETRIES_MAX = 100
 HISTORY_MAX = 1000
 
+RULES_OVER_PARENTS = [str(rule) for rule in Rule if rule.needs_parents]
+
+RuleName = Literal["AllSucceeded", "AllDone", "AnySucceeded", "AnyFailed", "AllFailed", "NoneFailed"]
 PriorityName = Literal["critical", "high", "normal", "low"]
 TOO_LONG = "command, args and env of a task may have 8 KiB together; put what is large into a file that the job reads"
 
@@ -166,7 +169,13 @@ class Task(Part):
             rule(
                 "!has(self.dependsOn) || !(self.name in self.dependsOn)",
                 "a task cannot depend on itself; remove its own name from dependsOn",
-            )
+            ),
+            rule(
+                f"!has(self.rule) || !(self.rule in {RULES_OVER_PARENTS})"
+                " || (has(self.dependsOn) && size(self.dependsOn) > 0)",
+                "this rule can never be met, as no task comes before it; add dependsOn, or remove rule",
+                fieldPath=".rule",
+            ),
         )
     )
 
@@ -186,14 +195,8 @@ class Task(Part):
     retries: Retries | None = None
     priority: PriorityName | None = None
     """The DAG's if left out."""
-    rule: (
-        Annotated[
-            Literal["AllSucceeded", "AllDone", "AnySucceeded", "AnyFailed", "AllFailed", "NoneFailed"],
-            OnlyNow(("AllSucceeded",)),
-        ]
-        | None
-    ) = None
-    """What must be true of the tasks it depends on."""
+    rule: RuleName | None = None
+    """What must be true of the tasks it depends on once all of them have ended; AllSucceeded if left out."""
     when: LaterText | None = None
     executor: LaterText | None = None
     pod: LaterObject | None = None
@@ -204,6 +207,13 @@ class Task(Part):
         if not command[0]:
             raise unfit("the first word of command is the program and is empty", "name a program")
         return command
+
+    @model_validator(mode="after")
+    def _rule_can_be_met(self) -> Self:
+        if self.rule in RULES_OVER_PARENTS and not self.depends_on:
+            fact = f"rule {self.rule} of task {self.name!r} can never be met, as no task comes before it"
+            raise unfit(fact, "add dependsOn, or remove rule")
+        return self
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

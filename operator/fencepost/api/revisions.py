@@ -16,6 +16,7 @@ from fencepost.core import definition as core
 from fencepost.core.definition import Definition, Priority, RetryPolicy
 from fencepost.core.names import content_hash
 from fencepost.core.problems import Problem
+from fencepost.core.rules import Rule
 
 DEFINITION_FIELDS = ("params", "pool", "priority", "retries", "tasks", "terminationGracePeriod", "timeout")
 """Of a DAG's spec: what changes how a run goes. What only decides when and whether there is one makes no revision."""
@@ -56,6 +57,7 @@ def _task(task: Task, retries: RetryPolicy, priority: Priority) -> core.Task:
         name=task.name,
         command=tuple(task.command),
         depends_on=tuple(task.depends_on or ()),
+        rule=Rule.ALL_SUCCEEDED if task.rule is None else Rule(task.rule),
         args=tuple(task.args or ()),
         env=tuple((each.name, each.value) for each in task.env or ()),
         count=None if task.for_each is None else task.for_each.count,

@@ -117,9 +117,8 @@ class Ledger:
 
     def _waiting_phase(self, task: Task) -> JobPhase:
         parents: Sequence[Task] = [self.graph.tasks[name] for name in task.depends_on]
-        ready = all(
-            self.state.tasks.get(parent.name, _NOTHING).count(JobPhase.SUCCEEDED) >= parent.size for parent in parents
-        )
+        # Whatever its rule: one that is not met once they have ended is skipped in the write that ends the last one.
+        ready = all(self.state.tasks.get(parent.name, _NOTHING).ended_count >= parent.size for parent in parents)
         return JobPhase.QUEUED if ready else JobPhase.PENDING
 
     def _job(self, job: JobKey, phase: JobPhase) -> dict[str, Any]:

@@ -7,6 +7,8 @@ is no part of the definition and makes no new revision.
 from dataclasses import dataclass
 from enum import IntEnum
 
+from fencepost.core.rules import Rule
+
 COMMAND_BYTES_MAX = 8 * 1024
 """Of one job: command, args and env together, before substitution."""
 FAN_OUT_MAX = 10_000
@@ -52,6 +54,8 @@ class Task:
     name: str
     command: tuple[str, ...]
     depends_on: tuple[str, ...] = ()
+    rule: Rule = Rule.ALL_SUCCEEDED
+    """What must be true of the tasks it depends on."""
     args: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     count: int | None = None

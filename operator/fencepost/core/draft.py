@@ -64,6 +64,10 @@ class Draft:
         """Jobs of the task that have never been started and have not ended."""
         return task.size - self.tasks.get(task.name, _NOTHING).ended_count - len(self._busy.get(task.name, ()))
 
+    def count(self, task: Task, phase: JobPhase) -> int:
+        """Jobs of the task that ended in this phase."""
+        return self.tasks.get(task.name, _NOTHING).count(phase)
+
     def total(self, phase: JobPhase) -> int:
         """Jobs of the run that ended in this phase."""
         return sum(state.count(phase) for state in self.tasks.values())

@@ -53,7 +53,7 @@ class JobPhase(StrEnum):
     FAILED = "Failed"
     """It could not be started at all, or its last attempt failed with no retry left."""
     SKIPPED = "Skipped"
-    """Its rule can no longer be met, as a parent ended otherwise."""
+    """Its rule can no longer be met by how its parents ended."""
     CANCELLED = "Cancelled"
     """The run was cancelled or ran out of time before it ended."""
 

@@ -8,7 +8,7 @@ grants into leases. The two results together are one write, and that write is th
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import assert_never
@@ -22,6 +22,7 @@ from fencepost.core.placement import Demand, Grant
 from fencepost.core.retry import LOSSES_MAX, retry_delay_s
 from fencepost.core.run_size import jobs_open_max
 from fencepost.core.run_state import Lease, Outcome, Result, RunState, Waiting
+from fencepost.core.standing import Standing, take_stock
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,9 @@ def advance_run(state: RunState, graph: Graph, definition: Definition, facts: Ru
     # 1. Fold results of the leases on record, then losses, then leases that were taken back.
     failed = _fold(draft, graph, facts, now_s, stopping)
     # 2. A run that is cancelled or out of time starts nothing more; else what can no longer run is skipped.
-    well = _close(draft, graph, stopping, start_s, now_s)
+    standing = take_stock(draft, graph, stopping, start_s, now_s)
     # 3. What is left either could start, or waits for a moment.
-    demands, retry_at_s = _demands(draft, graph, well, start_s, jobs_open_max(definition), now_s)
+    demands, retry_at_s = _demands(draft, graph, standing, jobs_open_max(definition), now_s)
     # 4. Where the run stands now, and why.
     phase, reason = _phase(draft, graph, facts.cancelled, timed_out)
     moved = replace(
@@ -214,35 +215,8 @@ def _lose(draft: Draft, job: JobKey, lease: Lease, now_s: float, stopping: bool)
     return []
 
 
-def _close(draft: Draft, graph: Graph, stopping: bool, start_s: float, now_s: float) -> dict[str, float]:
-    """End the jobs that can no longer run. The tasks that have ended well, each with the moment since which what
-    depends on it need no longer wait for it.
-
-    Parents come first in the order. A task without jobs ends as its parents do, so that its children wait for them.
-    """
-    well: dict[str, float] = {}
-    badly: set[str] = set()
-    for task in graph.order:
-        hopeless = not badly.isdisjoint(task.depends_on)
-        if stopping or hopeless:
-            draft.end_unleased(task, JobPhase.CANCELLED if stopping else JobPhase.SKIPPED)
-        ended_well = draft.succeeded(task) if task.size else well.keys() >= set(task.depends_on)
-        if ended_well:
-            # a worker's clock may be ahead of ours, but what can start now could not start any later
-            end_s = min(now_s, draft.last_end_s(task) or start_s)
-            well[task.name] = max(end_s, _ready_s(task, well, start_s))
-        elif hopeless or (task.size and draft.ended(task)):
-            badly.add(task.name)
-    return well
-
-
-def _ready_s(task: Task, well: Mapping[str, float], start_s: float) -> float:
-    """Since when the task, whose parents have all ended well, need wait no longer."""
-    return max([start_s, *(well.get(parent, start_s) for parent in task.depends_on)])
-
-
 def _demands(
-    draft: Draft, graph: Graph, well: Mapping[str, float], start_s: float, open_max: int, now_s: float
+    draft: Draft, graph: Graph, standing: Standing, open_max: int, now_s: float
 ) -> tuple[tuple[Demand, ...], float | None]:
     """Jobs that could start now, task by task, and the next moment at which a back-off ends."""
     due = Counter(job.task for job, waiting in draft.waiting.items() if waiting.not_before_s <= now_s)
@@ -255,8 +229,8 @@ def _demands(
         count = due[task.name] + fresh
         if task.max_parallel is not None:
             count = min(count, task.max_parallel - running[task.name])
-        if count > 0 and well.keys() >= set(task.depends_on):
-            demands.append(Demand(task.name, count, task.priority, _ready_s(task, well, start_s)))
+        if count > 0 and task.name in standing.ready_s:
+            demands.append(Demand(task.name, count, task.priority, standing.ready_s[task.name]))
             room -= min(fresh, count)
     return tuple(demands), min(later, default=None)
 

@@ -9,6 +9,7 @@ from fencepost.core.dag_spec import Concurrency, DagSpec
 from fencepost.core.definition import Definition, Priority, RetryPolicy, Task
 from fencepost.core.placement import PoolSpec
 from fencepost.core.problems import Problem
+from fencepost.core.rules import Rule
 from fencepost.core.run_spec import RunSpec
 from fencepost.core.run_state import Trigger
 from fencepost.core.worker_record import WorkerRecord
@@ -75,7 +76,7 @@ def test_everything_that_is_written_is_read() -> None:
                 timeout="10m",
                 retries={"limit": 1, "backoff": {"base": "1s", "factor": 3, "cap": "1m", "jitter": 0}},
                 priority="high",
-                rule="AllSucceeded",
+                rule="AllDone",
             ),
             schedule={"cron": ["0 3 * * *", "30 12 * * 1-5"], "timeZone": "Europe/Berlin"},
             suspend=True,
@@ -96,6 +97,7 @@ def test_everything_that_is_written_is_read() -> None:
                     name="load",
                     command=("python", "load.py"),
                     depends_on=("extract",),
+                    rule=Rule.ALL_DONE,
                     args=("$(index)",),
                     env=(("REGION", "eu"), ("EMPTY", "")),
                     count=100,
@@ -169,7 +171,6 @@ def test_forbid_has_a_limit_of_one_unless_it_says_another_and_allow_has_none(
         ({"concurrency": {"policy": "Replace"}}, "spec.concurrency.policy"),
         ({"history": {"ttl": "24h"}}, "spec.history.ttl"),
         ({"tasks": [a_task(when="true")]}, "spec.tasks[0].when"),
-        ({"tasks": [a_task(), a_task("b", rule="AllDone")]}, "spec.tasks[1].rule"),
         ({"tasks": [a_task(executor="Pods")]}, "spec.tasks[0].executor"),
         ({"tasks": [a_task(pod={"spec": {}})]}, "spec.tasks[0].pod"),
         ({"tasks": [a_task(forEach={"from": "b"})]}, "spec.tasks[0].forEach.from"),
@@ -195,6 +196,8 @@ def test_what_is_not_supported_yet_is_refused_by_name_and_never_ignored(spec: di
         ({"tasks": [a_task(timeout=600)]}, "InvalidValue", "spec.tasks[0].timeout"),
         ({"tasks": [a_task(forEach={"count": 10_001})]}, "InvalidValue", "spec.tasks[0].forEach.count"),
         ({"tasks": [a_task(forEach={})]}, "InvalidValue", "spec.tasks[0].forEach"),
+        ({"tasks": [a_task(rule="AnyFailed")]}, "InvalidValue", "spec.tasks[0]"),
+        ({"tasks": [a_task(rule="Always")]}, "InvalidValue", "spec.tasks[0].rule"),
         ({"tasks": [a_task(maxParallel=0)]}, "InvalidValue", "spec.tasks[0].maxParallel"),
         ({"tasks": [a_task(env=[{"name": "FENCEPOST_TOKEN"}])]}, "InvalidValue", "spec.tasks[0].env[0].name"),
         ({"tasks": [a_task(args=["€" * 2731])]}, "InvalidValue", "spec.tasks[0]"),
