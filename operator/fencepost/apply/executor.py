@@ -42,6 +42,7 @@ from fencepost.kube.errors import (
     ForbiddenError,
     InvalidError,
     NotFoundError,
+    NotReadyError,
     OverloadedError,
 )
 from fencepost.kube.protocol import Api, Obj
@@ -61,11 +62,12 @@ class Answer(StrEnum):
     GONE = "Gone"
     """There is no such object any more."""
     REFUSED = "Refused"
-    """The API server will not have it (403, 422): sending it again is no use."""
+    """A fence, a rule or a missing right (403, 422): as it is, the API server will not have it. Read before planning
+    again, as what was refused was planned on something that does not hold any more."""
     UNKNOWN = "Unknown"
     """No answer, or a server error: it may be stored or not. Read before planning again."""
     BUSY = "Busy"
-    """The server is overloaded and has not carried it out: later."""
+    """The server is overloaded, or has just started, and has not carried it out: later."""
     NOT_LEADING = "NotLeading"
     """Not sent: the shard's trust window is over."""
 
@@ -122,6 +124,9 @@ class Executor:
             self._observer.refused(type(intent).__name__, error.status)
             log.warning("refused: %s", error, extra={"intent": type(intent).__name__, "status": error.status})
             return Written(Answer.REFUSED, error=str(error))
+        except NotReadyError as error:
+            log.warning("not judged yet, trying again: %s", error, extra={"intent": type(intent).__name__})
+            return Written(Answer.BUSY, error=str(error))
         except OverloadedError as error:
             self._note_latency(WINDOW_MAX_S)
             return Written(Answer.BUSY, error=str(error))

@@ -15,6 +15,7 @@ from fencepost.kube.errors import (
     GoneError,
     InvalidError,
     NotFoundError,
+    NotReadyError,
     OverloadedError,
     ServerError,
     UnreachableError,
@@ -34,6 +35,14 @@ _CLASSES: dict[int, type[ApiError]] = {
     422: InvalidError,
     429: OverloadedError,
 }
+
+_NOT_READY = (
+    "not yet ready to handle request",
+    "not yet synced to use for admission",
+    "paramKind kind `coordination.k8s.io/v1, Kind=Lease` not known",
+)
+"""How a server says, with the code of a refusal, that an admission plugin has not read yet what it judges by. A fence
+that has judged says something else."""
 
 
 def error_of_answer(request: str, status: int, content: bytes, headers: Mapping[str, str]) -> ApiError:
@@ -56,6 +65,8 @@ def error_of_status(request: str, status: int, body: Mapping[str, Any]) -> ApiEr
     message = str(body.get("message") or "no message")[:MESSAGE_LENGTH_MAX]
     if status == 409 and reason == "AlreadyExists":
         error_class: type[ApiError] = AlreadyExistsError
+    elif status in (403, 422) and any(words in message for words in _NOT_READY):
+        error_class = NotReadyError
     else:
         error_class = _CLASSES.get(status, ServerError if status >= 500 else ApiError)
     return error_class(f"{request}: {message} ({status} {reason})".replace(" )", ")"), status=status, reason=reason)

@@ -8,6 +8,7 @@ ApiError
 ├── InvalidError           422 (400 too): schema, CEL rule
 ├── GoneError              410, the resourceVersion of a watch or a continue token is too old
 ├── OverloadedError        429; `retry_after_s`
+│   └── NotReadyError      403, 422: it has just started and cannot ask its policies yet; not carried out
 ├── ServerError            5xx: the request may have been carried out
 └── ConnectionLostError    no answer: the request may have been carried out
     └── UnreachableError   no connection: it was never sent
@@ -59,6 +60,10 @@ class GoneError(ApiError):
 class OverloadedError(ApiError):
     status = 429
     retry_after_s: float = 1.0
+
+
+class NotReadyError(OverloadedError):
+    status = 422
 
 
 class ServerError(ApiError):

@@ -41,7 +41,7 @@ class DagMemory:
     def read(view: DagView, authority: Authority) -> "DagMemory":
         """From a DAG as it stands in the cache. Garbled fields count as absent."""
         status = view.status
-        mark_s = _time(status.get("lastScheduledTime"))
+        mark_s = stored_mark_s(view)
         return DagMemory(
             authority=authority,
             uid=view.uid,
@@ -100,8 +100,13 @@ def dag_status(
     elif "lastRun" in view.status:
         status["lastRun"] = view.status["lastRun"]
     kept = {name: value for name, value in status.items() if value not in ("", None)}
-    memory.stored_mark_s = _time(view.status.get("lastScheduledTime"))
+    memory.stored_mark_s = stored_mark_s(view)
     return None if kept == view.status else WriteDagStatus(memory.authority, view.record, kept)
+
+
+def stored_mark_s(view: DagView) -> float:
+    """The mark as the DAG's object holds it, in Unix seconds; a garbled one counts as none."""
+    return _time(view.status.get("lastScheduledTime"))
 
 
 def _ready(view: DagView, problem: Problem | None, now_s: float) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import asyncio
 import heapq
 import logging
 
-from fencepost.api.times import format_time, parse_time
+from fencepost.api.times import format_time
 from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
 from fencepost.core.intents import Announce, Authority, CreateRun, DeleteRun
@@ -20,7 +20,7 @@ from fencepost.core.names import DagKey, RunKey, scheduled_run_name
 from fencepost.core.plan_dag import Fire, Skip, plan_slot
 from fencepost.core.plan_run import RunFacts
 from fencepost.core.run_state import RunState, Trigger
-from fencepost.loops.dag_status import DagMemory, dag_status
+from fencepost.loops.dag_status import DagMemory, dag_status, stored_mark_s
 from fencepost.loops.deciding import decide
 from fencepost.loops.definitions import Definitions
 from fencepost.loops.pool_desk import PoolDesk
@@ -120,8 +120,7 @@ class Dags:
     def stored_mark_s(self, key: DagKey) -> float:
         """The mark as it is stored, in Unix seconds; deletion of a run waits until it has passed the run's slot."""
         view = self._world.dags.get(key)
-        stored = view.status.get("lastScheduledTime") if view is not None else None
-        return parse_time(stored) if stored else 0.0
+        return 0.0 if view is None else stored_mark_s(view)
 
     def release(self, shard: int) -> None:
         """The shard is no longer ours: forget what only a leader may believe."""

@@ -14,6 +14,7 @@ from fencepost.core.intents import Announce, Authority, WriteRun
 from fencepost.core.names import UID_PREFIX_LENGTH, JobKey, RunKey, mailbox_key
 from fencepost.core.phases import JobPhase, RunPhase
 from fencepost.core.plan_workers import token_of
+from fencepost.core.record_check import foreign_job
 from fencepost.core.run_spec import RunSpec
 from fencepost.core.run_state import Entry, Lease, Order, RunState
 from fencepost.kube.errors import ApiError
@@ -113,12 +114,15 @@ class Runs:
         try:
             compiled = await self._definitions.of_run(key, view.dag, revision)
         except DefinitionMissingError as error:
-            return await self._give_up(view, authority, state, str(error))
+            return await self._give_up(view, authority, state, "DefinitionMissing", str(error))
         except ApiError as error:
             log.warning("definition of run %s: %s", key, error, extra={"run": str(key)})
             return Next.RETRY
         if self._world.runs.get(key) is not view:
             return Next.AGAIN
+        if foreign := foreign_job(state, compiled.graph):
+            fact = f"its status speaks of {foreign}, which {revision} does not have: somebody has edited it"
+            return await self._give_up(view, authority, state, "RecordGarbled", f"{fact}; create the run again")
         return await self._advance(view, authority, state, compiled, dag, revision)
 
     async def _advance(
@@ -197,7 +201,7 @@ class Runs:
             return Next.REST
         return await self._recover(view.key, written)
 
-    async def _give_up(self, view: RunView, authority: Authority, state: RunState, why: str) -> Next:
+    async def _give_up(self, view: RunView, authority: Authority, state: RunState, reason: str, why: str) -> Next:
         """A run that can never be carried out fails, once no mailbox holds an entry of it any more."""
         held = [
             (lease, key)
@@ -209,7 +213,7 @@ class Runs:
             self._mailboxes.remove(authority, lease.worker, key, lease.token, soon=True)
         if held:
             return Next.RETRY
-        return await self._end(view, authority, state, RunPhase.FAILED, "DefinitionMissing", why)
+        return await self._end(view, authority, state, RunPhase.FAILED, reason, why)
 
     async def _end(
         self, view: RunView, authority: Authority, state: RunState, phase: RunPhase, reason: str, message: str

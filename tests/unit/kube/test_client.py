@@ -21,6 +21,7 @@ from fencepost.kube.errors import (
     GoneError,
     InvalidError,
     NotFoundError,
+    NotReadyError,
     OverloadedError,
     ServerError,
     UnreachableError,
@@ -103,6 +104,24 @@ async def test_an_answer_becomes_the_error_of_its_status_and_reason(
     assert type(caught.value) is want
     assert (caught.value.status, caught.value.reason) == (status, reason)
     assert caught.value.outcome_unknown is want_unknown
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (422, "denied request: failed to configure binding: paramKind kind `coordination.k8s.io/v1, Kind=Lease` not known"),
+        (422, "paramKind kind `coordination.k8s.io/v1, Kind=Lease` not yet synced to use for admission"),
+        (403, 'dagruns.fencepost.dev "etl-1" is forbidden: not yet ready to handle request'),
+    ],
+)
+async def test_a_server_that_cannot_judge_yet_has_refused_nothing(status: int, message: str) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return refusal(status, "Invalid", message)
+
+    async with HttpServer(handler) as server, server.client() as api:
+        with pytest.raises(NotReadyError) as caught:
+            await api.replace(DAG_RUNS, RUN)
+    assert not caught.value.outcome_unknown
 
 
 async def test_an_answer_that_is_no_status_is_quoted() -> None:

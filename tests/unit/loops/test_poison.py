@@ -71,15 +71,22 @@ def test_a_run_with_a_garbled_status_is_set_aside(what: str, caplog: pytest.LogC
     play(story, lawful=False)
 
 
-def test_a_run_whose_record_makes_no_sense_does_not_stop_others(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("field", ["leases", "waiting", "tasks"])
+def test_a_run_whose_record_makes_no_sense_fails_and_says_so(field: str, caplog: pytest.LogCaptureFixture) -> None:
     """It can be read, but names a job that its definition does not have."""
 
     async def story(stage: Stage) -> None:
         _, worker = await running(stage)
         run = stage.get(DAG_RUNS, "r1")
-        run["status"]["leases"] = {"ghost/0": run["status"]["leases"]["only/0"]}
+        lease = run["status"]["leases"].pop("only/0")
+        ghosts = {"leases": {"ghost/0": lease}, "waiting": {"only/1": "1 2026-11-30T12:00:00Z"}, "tasks": {"ghost": ""}}
+        run["status"][field] = ghosts[field]
         stage.put(DAG_RUNS, run)
-        worker.runner.jobs[0].end()
+        await stage.until(lambda: stage.finished("r1"), limit_s=10.0)
+        assert (stage.run("r1").phase, stage.run("r1").reason) == (RunPhase.FAILED, "RecordGarbled")
+        assert stage.run("r1").message.startswith("its status speaks of")
+        await stage.until(lambda: not stage.mailbox(worker), limit_s=10.0)
+        assert not said(caplog, "a turn of the writer")
         await others_go_on(stage)
 
     play(story, lawful=False)
