@@ -102,6 +102,7 @@ def read_worker(worker: Mapping[str, Any]) -> WorkerRecord | list[Problem]:
             leases=_texts(spec.get("leases", {})),
             results=_texts(status.get("results", {})),
             draining=_typed(bool, status.get("draining", False)),
+            left=_typed(bool, status.get("left", False)),
             seen=_typed(str, status.get("seen", "")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -46,6 +46,8 @@ class WorkerStatus(Part):
     """By the key of the entry: token, outcome, exit code, times, texts."""
     draining: bool | None = None
     """It takes nothing new and ends."""
+    left: bool | None = None
+    """It has answered for every entry, and ends now. Once its mailbox is empty its object can go."""
     seen: Annotated[str, StringConstraints(max_length=64)] | None = None
     """The resourceVersion of the mailbox that it acted on."""
 

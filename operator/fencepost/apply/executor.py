@@ -6,6 +6,7 @@ back as a value: a conflict is not an error, and a lost answer is neither succes
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, assert_never
@@ -25,6 +26,7 @@ from fencepost.core.intents import (
     Authority,
     CreateRevision,
     CreateRun,
+    DeleteLease,
     DeleteRevision,
     DeleteRun,
     DeleteWorker,
@@ -150,18 +152,10 @@ class Executor:
                 return await api.replace(wire.DAGS, body, subresource="status")
             case CreateRevision():
                 return await api.create(wire.CONTROLLER_REVISIONS, revision_object(intent))
-            case DeleteRun():
-                await api.delete(wire.DAG_RUNS, intent.run.namespace, intent.run.name, uid=intent.uid)
-            case DeleteRevision():
-                await api.delete(wire.CONTROLLER_REVISIONS, intent.namespace, intent.name)
             case FenceWorker():
                 return await api.replace(wire.WORKERS, mailbox_object(intent.record, fenced=True))
-            case DeleteWorker():
-                meta = intent.record["metadata"]
-                version = meta["resourceVersion"]
-                await api.delete(
-                    wire.WORKERS, meta["namespace"], meta["name"], uid=meta["uid"], resource_version=version
-                )
+            case DeleteRun() | DeleteRevision() | DeleteWorker() | DeleteLease():
+                await self._delete(intent)
             case WritePoolStatus():
                 body = status_object(wire.WORKER_POOLS, intent.record, intent.status)
                 return await api.replace(wire.WORKER_POOLS, body, subresource="status")
@@ -170,3 +164,21 @@ class Executor:
             case _:
                 assert_never(intent)
         return None
+
+    async def _delete(self, intent: DeleteRun | DeleteRevision | DeleteWorker | DeleteLease) -> None:
+        api = self._api
+        match intent:
+            case DeleteRun():
+                await api.delete(wire.DAG_RUNS, intent.run.namespace, intent.run.name, uid=intent.uid)
+            case DeleteRevision():
+                await api.delete(wire.CONTROLLER_REVISIONS, intent.namespace, intent.name)
+            case DeleteLease():
+                await api.delete(wire.LEASES, intent.namespace, intent.name, resource_version=intent.version)
+            case DeleteWorker():
+                meta = intent.record["metadata"]
+                namespace, name, version = meta["namespace"], meta["name"], meta["resourceVersion"]
+                with suppress(NotFoundError):
+                    await api.delete(wire.LEASES, namespace, name)
+                await api.delete(wire.WORKERS, namespace, name, uid=meta["uid"], resource_version=version)
+            case _:
+                assert_never(intent)

@@ -118,9 +118,20 @@ class FenceWorker:
 
 @dataclass(frozen=True, slots=True)
 class DeleteWorker:
-    """Delete the object of a fenced or departed worker. Before: its mailbox is empty."""
+    """Delete the Lease of a fenced or departed worker, then its Worker. Before: its mailbox is empty. A crash between
+    the two leaves the Worker, which tells the next leader that it can go; a Lease alone would tell nobody."""
 
     record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLease:
+    """Delete the Lease of a process that died before it had made its Worker. Before: it has been silent for long."""
+
+    namespace: str
+    name: str
+    version: str
+    """The resourceVersion at which it was silent: a renewal on its way saves it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +164,7 @@ Intent = (
     | WriteMailbox
     | FenceWorker
     | DeleteWorker
+    | DeleteLease
     | WritePoolStatus
     | Announce
 )

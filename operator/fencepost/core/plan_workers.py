@@ -36,7 +36,8 @@ def plan_mailbox(
     puts: Mapping[str, Put],
     removals: Mapping[str, int],
 ) -> MailboxPlan:
-    """`leases` and `results` are stored as they are; removals name the token up to which an entry is taken away."""
+    """`leases` and `results` are stored as they are; removals name the token up to which an entry is taken away.
+    `slots` that the worker offers: none when it takes nothing new, and then only stops and removals get through."""
     kept = {key: text for key, text in leases.items() if token_of(text) > removals.get(key, -1)}
     free = slots - busy_slots(kept, results)
     refused: list[str] = []

@@ -21,5 +21,17 @@ class WorkerRecord:
     """Mailbox key to result."""
     draining: bool = False
     """It takes nothing new and ends."""
+    left: bool = False
+    """It was draining, has answered for every entry that it saw, and has ended: nothing runs there."""
     seen: str = ""
     """The resourceVersion of the mailbox that it acted on when it wrote this; empty before its first write."""
+
+    @property
+    def slots_offered(self) -> int:
+        """How many of its slots may be filled: none when nothing new is to be given to it."""
+        return 0 if self.fenced or self.draining else self.slots
+
+    @property
+    def over(self) -> bool:
+        """It has been shut out, or has taken its leave: with its mailbox empty, its object is of no use any more."""
+        return self.fenced or self.left

@@ -15,7 +15,7 @@ from fencepost.api import names as wire
 from fencepost.api.codec import decode_entry
 from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
-from fencepost.core.intents import Authority, DeleteWorker, FenceWorker
+from fencepost.core.intents import Authority, DeleteLease, DeleteWorker, FenceWorker
 from fencepost.core.names import DagKey, parse_mailbox_key, shard_lease_name, shard_of
 from fencepost.core.plan_workers import token_of
 from fencepost.kube.errors import ApiError, NotFoundError
@@ -36,6 +36,12 @@ PROBE_AFTER_S = 10.0
 PROBE_RETRY_S = 1.0
 LOOK_AGAIN_S = 5.0
 """After a worker was found silent: it is another leader's to fence, who may die of it, or the fence has gone wrong."""
+
+DELETE_AFTER_S = 2.0
+"""Of quiet, for the object of a worker that is over: who has just leased something to it finds that it offers no slot
+and takes it back, where one that is gone would count as lost under the job."""
+ORPHAN_S = 600.0
+"""A Lease whose Worker has not come within so long never gets one: its process died while it registered."""
 
 
 @dataclass(slots=True)
@@ -112,8 +118,9 @@ class Keeper:
         """A worker has appeared, been fenced, or its mailbox emptied."""
         if old is None and view.name not in self._heard:
             self._hear(view.name, 0, LEASE_DURATION_S)
-        if view.worker.fenced and not view.worker.leases and self._is_ours(view):
-            self._world.writers.touch(("worker-delete", view.name), lambda: self._delete_turn(view.name))
+        if view.worker.over and not view.worker.leases and self._is_ours(view):
+            delete = ("worker-delete", view.name)
+            self._world.writers.touch(delete, lambda: self._delete_turn(view.name), after_s=DELETE_AFTER_S)
         if view.worker.fenced and (old is None or not old.worker.fenced):
             self.sweep(view)
 
@@ -137,12 +144,20 @@ class Keeper:
                 heapq.heappush(self._expiries, (due_s, name))
                 continue
             if view is None:
-                # A Lease comes before its Worker, which may come yet.
-                heapq.heappush(self._expiries, (now_s + heard.duration_s, name))
+                self._await_worker(name, heard, now_s)
                 continue
             heapq.heappush(self._expiries, (now_s + LOOK_AGAIN_S, name))
             if self._is_ours(view):
                 self._world.writers.touch(("fence", name), lambda name=name: self._fence_turn(name), urgent=True)  # type: ignore[misc]
+
+    def _await_worker(self, name: str, heard: _Heard, now_s: float) -> None:
+        """A silent Lease without a Worker: that comes after it, and may come yet. Its process renews the Lease at each
+        try to register; when it has not for long, the Lease goes."""
+        heapq.heappush(self._expiries, (now_s + max(LOOK_AGAIN_S, heard.duration_s), name))
+        silent_s = now_s - max(heard.at_s, self._trusted_from_s)
+        own = self._world.shards.authority(shard_of(DagKey("", name), self._world.shards.count))
+        if own is not None and silent_s > ORPHAN_S:
+            self._world.writers.touch(("lease-delete", name), lambda: self._orphan_turn(name))
 
     def sweep(self, view: WorkerView) -> None:
         """Take away entries of our shards that no run records: left by a leader before, or by a run that is gone."""
@@ -209,12 +224,20 @@ class Keeper:
 
     async def _delete_turn(self, name: str) -> Next:
         view = self._world.workers.get(name)
-        if view is None or not view.worker.fenced or view.worker.leases:
+        if view is None or not view.worker.over or view.worker.leases:
             return Next.REST
         written = await self._world.executor.execute(DeleteWorker(view.record))
         if written.answer is Answer.CONFLICT:
             return Next.AGAIN if await self._world.refresh_worker(name) else Next.RETRY
         return Next.REST if written.answer in (Answer.DONE, Answer.GONE) else Next.RETRY
+
+    async def _orphan_turn(self, name: str) -> Next:
+        version = self._leases.get((self._world.system_namespace, name))
+        if version is None or self._world.workers.get(name) is not None:
+            return Next.REST
+        intent = DeleteLease(self._world.system_namespace, name, str(version))
+        written = await self._world.executor.execute(intent)
+        return Next.REST if written.answer in (Answer.DONE, Answer.GONE, Answer.CONFLICT) else Next.RETRY
 
 
 def _duration_s(lease: dict[str, Any]) -> float:

@@ -72,7 +72,7 @@ class Mailboxes:
     def free_slots(self, view: WorkerView) -> int:
         """Slots that can be granted now; none on a worker that takes nothing new."""
         worker = view.worker
-        if worker.fenced or worker.draining:
+        if not worker.slots_offered:
             return 0
         box = self._boxes.get(view.name)
         if box is None:
@@ -251,7 +251,7 @@ class Mailboxes:
         _spare_answered(box, record)
         if record.fenced:
             box.puts.clear()
-        plan = plan_mailbox(record.leases, record.results, record.slots, box.puts, box.removals)
+        plan = plan_mailbox(record.leases, record.results, record.slots_offered, box.puts, box.removals)
         for key in plan.refused:
             box.refused[key] = box.puts.pop(key).token
             self._on_entry(key)

@@ -129,4 +129,4 @@ class PoolDesk:
 
 def takes_jobs(view: WorkerView) -> bool:
     """Whether a worker is alive and takes new jobs."""
-    return not view.worker.fenced and not view.worker.draining
+    return view.worker.slots_offered > 0

@@ -69,6 +69,8 @@ class Mailbox:
     def __init__(self, worker: str, slots: int) -> None:
         self.draining = False
         """Set it to hand back whatever has not been started."""
+        self.leaving = False
+        """Set it, when nothing runs any more, to end with the write that answers for the last entry."""
         self._worker = worker
         self._slots = slots
         self._entries: dict[str, str] = {}
@@ -76,11 +78,6 @@ class Mailbox:
         self._departed: OrderedDict[str, int] = OrderedDict()
         self._running: dict[str, int] = {}
         self._results: dict[str, Result] = {}
-
-    @property
-    def empty(self) -> bool:
-        """Nothing is asked of this worker, and it has nothing to answer for."""
-        return not self._entries
 
     def read(self, entries: Mapping[str, object]) -> list[Action]:
         """A newer version of `spec.leases`: what to do now, in this order."""
@@ -104,6 +101,10 @@ class Mailbox:
             for key, result in self._results.items()
             if _token_or_none(self._entries[key]) == result.token
         }
+
+    def answers_for_all(self, results: Mapping[str, str]) -> bool:
+        """Whether these results leave no entry unanswered; one that not even has a token cannot be answered."""
+        return all(key in results or _token_or_none(text) is None for key, text in self._entries.items())
 
     def spoil(self, key: str, fact: str) -> bool:
         """The API server will not have this result. Its texts give way to the fact; False if it had been left bare

@@ -62,11 +62,10 @@ def worker_object(settings: WorkerSettings) -> Obj:
     }
 
 
-def answered_worker(worker: Obj, results: Mapping[str, str], draining: bool) -> Obj:
+def answered_worker(worker: Obj, results: Mapping[str, str], *, draining: bool, left: bool) -> Obj:
     """The Worker with another status: a compare-and-swap on the version that `worker` has."""
     status: dict[str, Any] = {"results": dict(results), "seen": version_of(worker)}
-    if draining:
-        status["draining"] = True
+    status |= {name: True for name, said in (("draining", draining), ("left", left)) if said}
     return status_object(WORKERS, worker, status)
 
 
@@ -90,6 +89,11 @@ def results_of(worker: Obj) -> dict[str, str]:
 def draining_of(worker: Obj) -> bool:
     """Whether it is stored that the worker takes nothing new."""
     return bool((worker.get("status") or {}).get("draining"))
+
+
+def left_of(worker: Obj) -> bool:
+    """Whether it is stored that the worker has ended."""
+    return bool((worker.get("status") or {}).get("left"))
 
 
 def entries_of(worker: Obj) -> Mapping[str, object]:

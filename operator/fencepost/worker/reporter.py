@@ -4,6 +4,9 @@ A write is a compare-and-swap on the newest version known, and carries the whole
 and what is new, as far as there is room. So a conflict costs a read and nothing else, and a write whose answer got lost
 meets itself as a conflict. What the mailbox no longer wants is left out; that alone is not worth a write.
 
+A worker that leaves says so in the very write that leaves no entry of that version unanswered: what is delivered after
+it finds a worker that offers no slot, so nothing is ever given to one that has gone.
+
 An API server that refuses the map (422) refuses all of it. If reading again does not explain it, the results that are
 new are sent one by one: the one that is refused alone loses its texts, then is given up, and the others get through.
 """
@@ -22,7 +25,7 @@ from fencepost.kube.protocol import Api, Obj
 from fencepost.worker.backoff import Backoff
 from fencepost.worker.mailbox import Mailbox
 from fencepost.worker.metrics import WorkerMetrics
-from fencepost.worker.objects import answered_worker, draining_of, results_of
+from fencepost.worker.objects import answered_worker, draining_of, left_of, results_of
 from fencepost.worker.own import OwnObject, WorkerLostError
 from fencepost.worker.settings import WorkerSettings
 
@@ -62,7 +65,7 @@ class Reporter:
     @property
     def behind(self) -> bool:
         """Whether something that should be stored is not, as far as we know."""
-        return bool(self._fresh()) or self._draining_unsaid
+        return bool(self._fresh()) or self._farewell_unsaid
 
     def touch(self) -> None:
         """Something may have to be written."""
@@ -74,12 +77,16 @@ class Reporter:
             await self._touched.wait()
             await self._clock.sleep(self._settings.coalesce_s)
             self._touched.clear()
-            while (fresh := self._choose()) or self._draining_unsaid:
+            while (fresh := self._choose()) or self._farewell_unsaid:
                 await self._write(fresh)
 
     @property
-    def _draining_unsaid(self) -> bool:
-        return self._mailbox.draining and not draining_of(self._own.latest)
+    def _farewell_unsaid(self) -> bool:
+        """Whether the status does not tell yet that the worker is draining, or, though it could, that it has left."""
+        mailbox, stored = self._mailbox, self._own.latest
+        if mailbox.leaving and not left_of(stored):
+            return mailbox.answers_for_all(self._kept() | self._choose())
+        return mailbox.draining and not draining_of(stored)
 
     def _fresh(self) -> dict[str, str]:
         """The results that are not stored yet, in the order in which they came."""
@@ -104,7 +111,9 @@ class Reporter:
 
     async def _write(self, fresh: dict[str, str]) -> None:
         """One try."""
-        wanted = answered_worker(self._own.latest, self._kept() | fresh, self._mailbox.draining)
+        mailbox, results = self._mailbox, self._kept() | fresh
+        left = mailbox.leaving and mailbox.answers_for_all(results)
+        wanted = answered_worker(self._own.latest, results, draining=mailbox.draining, left=left)
         try:
             stored = await self._api.replace(WORKERS, wanted, subresource="status")
         except ConflictError:

@@ -31,7 +31,7 @@ class WorkerSettings:
     drain_timeout_s: float = 300.0
     """How long jobs may go on after the request to end; those that are left are stopped."""
     farewell_s: float = 10.0
-    """How long it then waits until its results have been taken."""
+    """How long it then tries to store its last results, and that it has left."""
     coalesce_s: float = 0.05
     """How long a result waits for others that end at nearly the same time, to go in one write."""
 

@@ -22,7 +22,7 @@ from fencepost.worker.crew import Crew
 from fencepost.worker.lease import LeaseKeeper
 from fencepost.worker.mailbox import Action, Kill, Mailbox, Start, Stop, Unreadable
 from fencepost.worker.metrics import WorkerMetrics
-from fencepost.worker.objects import entries_of
+from fencepost.worker.objects import entries_of, left_of
 from fencepost.worker.own import OwnObject, WorkerLostError
 from fencepost.worker.preparation import Preparation
 from fencepost.worker.registration import Registration, register
@@ -106,6 +106,9 @@ class Worker:
             for loop in done:
                 loop.result()
         except WorkerLostError as lost:
+            if self._mailbox.leaving:
+                # Its object may go as soon as its farewell is stored, which may be before the answer to that is here.
+                return WorkerEnd.DRAINED
             log.error("worker %s is lost and ends its jobs: %s", name, lost)
             grace_s = lost.grace_s
             return WorkerEnd.LOST
@@ -189,8 +192,10 @@ class Worker:
         await self._wait_until(lambda: self._hurried or not self._crew.busy, self._settings.drain_timeout_s)
         self._crew.stop_all("the worker is draining")
         await self._crew.finished()
-        # 3. Every answer is stored, and, if somebody is there to do it, taken.
-        await self._wait_until(lambda: self._mailbox.empty and not self._reporter.behind, self._settings.farewell_s)
+        # 3. Every answer is stored, and in the same write that there is nobody here any more.
+        self._mailbox.leaving = True
+        self._reporter.touch()
+        await self._wait_until(lambda: left_of(self._own.latest), self._settings.farewell_s)
 
     async def _wait_until(self, condition: Callable[[], bool], patience_s: float) -> None:
         """Until the condition holds or patience ends."""

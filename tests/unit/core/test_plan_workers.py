@@ -119,6 +119,11 @@ def test_a_mailbox_fuller_than_its_slots_still_takes_a_stop() -> None:
     assert found == MailboxPlan({"a": "1 Stop", "b": "2 Run"}, changed=True, refused=("c",))
 
 
+def test_a_worker_that_offers_no_slot_takes_stops_and_removals_alone() -> None:
+    asked = plan({"a": "1 Run", "b": "1 Run"}, slots=0, puts={"a": "1 Stop", "c": "1 Run"}, removals={"b": 1})
+    assert asked == MailboxPlan({"a": "1 Stop"}, changed=True, refused=("c",))
+
+
 def test_an_entry_is_answered_only_under_its_own_token() -> None:
     assert answered("a", "1 Run", {"a": "1 Failed"})
     assert not answered("a", "2 Run", {"a": "1 Failed"})

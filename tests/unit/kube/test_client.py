@@ -109,7 +109,10 @@ async def test_an_answer_becomes_the_error_of_its_status_and_reason(
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        (422, "denied request: failed to configure binding: paramKind kind `coordination.k8s.io/v1, Kind=Lease` not known"),
+        (
+            422,
+            "failed to configure binding: paramKind kind `coordination.k8s.io/v1, Kind=Lease` not known",
+        ),
         (422, "paramKind kind `coordination.k8s.io/v1, Kind=Lease` not yet synced to use for admission"),
         (403, 'dagruns.fencepost.dev "etl-1" is forbidden: not yet ready to handle request'),
     ],

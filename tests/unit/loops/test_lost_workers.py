@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.api.names import LEASES, WORKERS
+from fencepost.api.names import DAG_RUNS, LEASES, WORKERS
 from fencepost.core.names import JobKey
 from fencepost.core.phases import RunPhase
 from fencepost.kube.errors import ConnectionLostError, UnreachableError
@@ -74,19 +74,123 @@ def test_a_worker_that_loses_its_workers_too_often_is_given_up() -> None:
     play(story)
 
 
-def test_a_drained_worker_is_swept() -> None:
+def test_a_drained_worker_goes_at_its_farewell_and_is_no_loss() -> None:
+    async def story(stage: Stage) -> None:
+        ann = stage.leader()
+        w1, w2 = stage.worker("w1", job_s=3.0), stage.worker("w2", job_s=3.0, slots=1)
+        stage.dag("etl", a_task("only", forEach={"count": 5}))
+        stage.manual_run("r1", "etl")
+        await stage.until(lambda: bool(w1.runner.jobs))
+        w1.worker.drain()
+        await stage.until(lambda: w1.over, limit_s=5.0)
+        await stage.until(lambda: stage.find(WORKERS, w1.full_name, SYSTEM) is None, limit_s=8.0)
+        assert stage.find(LEASES, w1.full_name, SYSTEM) is None
+        await stage.until(lambda: stage.finished("r1"))
+        assert stage.run("r1").phase is RunPhase.SUCCEEDED
+        assert len(stage.started) == 5, "nothing was run twice"
+        assert ann.count("workers_fenced_total") == 0
+        assert not stage.is_fenced(w2)
+
+    play(story)
+
+
+def test_what_a_worker_has_answered_before_it_left_is_folded_by_whoever_leads_later() -> None:
+    async def story(stage: Stage) -> None:
+        ann = stage.leader("Ann")
+        w1 = stage.worker("w1", job_s=5.0)
+        await running(stage)
+        ann.kill()
+        w1.worker.drain()
+        await stage.until(lambda: w1.over, limit_s=10.0)
+        await stage.pass_time(100.0)
+        assert stage.find(WORKERS, w1.full_name, SYSTEM) is not None, "it holds a result"
+        ben = stage.leader("Ben")
+        await stage.until(lambda: stage.finished("r1"), limit_s=10.0)
+        assert stage.run("r1").phase is RunPhase.SUCCEEDED
+        assert len(stage.started) == 1
+        await stage.until(lambda: stage.find(WORKERS, w1.full_name, SYSTEM) is None, limit_s=10.0)
+        assert ben.count("workers_fenced_total") == 0
+
+    play(story)
+
+
+def test_what_is_leased_to_a_worker_that_has_just_left_goes_elsewhere_at_no_cost() -> None:
+    """The leader hears of the farewell only after it has leased a job to that worker."""
+
     async def story(stage: Stage) -> None:
         stage.leader()
-        w1 = stage.worker("w1", job_s=3.0)
-        await running(stage)
-        await stage.at(11.0)
+        w1 = stage.worker("w1")
+        stage.dag("etl")
+        await stage.pass_time(1.0)
+        late = Fault(delay_s=2.0)
+        heard = stage.trouble(
+            lambda name, request: late if (name, request.verb, request.kind) == ("Ann", "event", WORKERS) else None
+        )
         w1.worker.drain()
-        await stage.until(lambda: w1.over, limit_s=20.0)
+        await stage.until(lambda: w1.over, limit_s=1.0)
+        stage.manual_run("r1", "etl")
+        await stage.until(lambda: bool(stage.run("r1").leases), limit_s=1.0)
+        assert stage.run("r1").leases[JOB].worker == w1.full_name
+        heard()
+        stage.worker("w2")
+        await stage.until(lambda: stage.finished("r1"), limit_s=15.0)
         assert stage.run("r1").phase is RunPhase.SUCCEEDED
-        w2 = stage.worker("w2")
-        await stage.until(lambda: stage.find(WORKERS, w1.full_name, SYSTEM) is None, limit_s=60.0)
+        assert not any("+1" in lease for lease in await leases_of(stage, "r1")), "no loss was counted"
+
+    play(story)
+
+
+async def leases_of(stage: Stage, run: str) -> list[str]:
+    """Every lease that a run's record has ever held, as it was stored."""
+    runs = [event.object for event in await stage.history(DAG_RUNS) if event.object["metadata"]["name"] == run]
+    return [text for obj in runs for text in (obj.get("status", {}).get("leases") or {}).values()]
+
+
+def test_a_worker_that_died_before_its_first_renewal_leaves_nothing() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        w1 = stage.worker("w1")
+        stage.worker("w2")
+        await stage.pass_time(1.0)
+        w1.kill()
+        assert "ownerReferences" not in stage.get(LEASES, w1.full_name, SYSTEM)["metadata"]
+        await stage.until(lambda: stage.find(WORKERS, w1.full_name, SYSTEM) is None, limit_s=LEASE_S + 10.0)
         assert stage.find(LEASES, w1.full_name, SYSTEM) is None
-        assert not stage.is_fenced(w2)
+
+    play(story)
+
+
+def test_a_lease_whose_worker_never_came_goes_in_the_end() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        stage.once("w1", "create", WORKERS, Fault(error=UnreachableError("away")))
+        w1 = stage.worker("w1")
+        await stage.until(lambda: stage.find(LEASES, w1.full_name, SYSTEM) is not None, limit_s=1.0)
+        w1.kill()
+        await stage.at(500.0)
+        assert stage.find(LEASES, w1.full_name, SYSTEM) is not None
+        await stage.until(lambda: stage.find(LEASES, w1.full_name, SYSTEM) is None, limit_s=150.0)
+
+    play(story)
+
+
+def test_a_lease_is_kept_for_a_process_that_still_tries_to_register() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        away = stage.trouble(
+            lambda name, request: (
+                Fault(error=UnreachableError("away"))
+                if (name, request.verb, request.kind) == ("w1", "create", WORKERS)
+                else None
+            )
+        )
+        w1 = stage.worker("w1")
+        await stage.at(900.0)
+        away()
+        await stage.until(lambda: stage.find(WORKERS, w1.full_name, SYSTEM) is not None, limit_s=20.0)
+        await stage.pass_time(60.0)
+        assert not w1.over
+        assert not stage.is_fenced(w1)
 
     play(story)
 

@@ -51,7 +51,7 @@ def test_a_result_is_forgotten_when_its_entry_has_gone() -> None:
     mailbox.read({A: entry(7)})
     mailbox.end(A, success(7))
     assert mailbox.read({}) == []
-    assert (mailbox.results(), mailbox.empty) == ({}, True)
+    assert (mailbox.results(), mailbox.answers_for_all({})) == ({}, True)
 
 
 def test_an_old_token_that_is_delivered_again_is_stopped_and_never_run() -> None:

@@ -224,7 +224,8 @@ def test_an_idle_worker_drains_with_one_write() -> None:
         stage.worker.drain()
         assert await stage.end(limit_s=1) is WorkerEnd.DRAINED
         assert stage.status_writes == 1
-        assert (await stage.stored())["status"]["draining"] is True
+        status = (await stage.stored())["status"]
+        assert (status["draining"], status["left"]) == (True, True)
 
     play(story)
 
@@ -240,18 +241,60 @@ def test_a_worker_that_is_asked_to_end_before_it_could_register_ends() -> None:
     play(story)
 
 
-def test_a_draining_worker_lets_its_jobs_end_and_waits_until_they_are_taken() -> None:
+def test_a_draining_worker_lets_its_jobs_end_and_leaves_with_its_last_answer() -> None:
     async def story(stage: Stage) -> None:
         [job] = await running(stage, A)
         stage.worker.drain()
         await stage.pass_time(100)
-        job.end()
-        assert (await stage.answer(A)).outcome is Outcome.SUCCEEDED
-        await stage.pass_time(5)
         assert not stage.over
-        await stage.take(A)
+        job.end()
         assert await stage.end(limit_s=1) is WorkerEnd.DRAINED
+        assert (await stage.answer(A)).outcome is Outcome.SUCCEEDED
+        assert (await stage.stored())["status"]["left"] is True
+        assert stage.status_writes == 2, "draining; then the answer, and that it has left"
         assert stage.renewals >= 10
+
+    play(story)
+
+
+def test_a_worker_does_not_leave_with_an_entry_unanswered() -> None:
+    """It is delivered just before the farewell is stored, by somebody who has not seen the worker drain."""
+
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        delivered = failing_once("update", WORKERS, Fault(delay_s=1.0), "status")
+        stage.fault = lambda request: Fault(delay_s=3.0) if request.verb == "event" else delivered(request)
+        stage.worker.drain()
+        await stage.pass_time(0.5)
+        await stage.deliver({A: entry(7)})
+        assert await stage.end(limit_s=5) is WorkerEnd.DRAINED
+        assert (await stage.stored())["status"]["left"] is True
+        assert (await stage.answer(A)).outcome is Outcome.HANDED_BACK
+
+    play(story)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_worker_whose_object_goes_right_after_its_farewell_has_come_to_a_good_end(answered: bool) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        lost = Fault(answer_delay_s=2.0) if answered else Fault(error=ConnectionLostError("reset"), carried_out=True)
+        stage.fault = failing_once("update", WORKERS, lost, "status")
+        stage.worker.drain()
+        await stage.pass_time(0.1)
+        await stage.admin.delete(WORKERS, stage.settings.namespace, stage.name)
+        assert await stage.end(limit_s=5) is WorkerEnd.DRAINED
+
+    play(story)
+
+
+def test_an_entry_that_cannot_be_answered_does_not_keep_a_worker() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: "no token at all"})
+        stage.worker.drain()
+        assert await stage.end(limit_s=1) is WorkerEnd.DRAINED
+        assert (await stage.stored())["status"]["left"] is True
 
     play(story)
 
