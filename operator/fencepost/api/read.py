@@ -5,6 +5,7 @@ and workers come by the hundred a second and are written by us under the server'
 is wrong with one of those was garbled by someone, and one Problem says where.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -12,20 +13,25 @@ from fencepost.api.dag_models import DAGSpec
 from fencepost.api.pool_models import WorkerPoolSpec
 from fencepost.api.revisions import definition_of
 from fencepost.api.run_models import DAGRunSpec
+from fencepost.api.schedule_models import Schedule
 from fencepost.api.schema import NAME_LENGTH_MAX
 from fencepost.api.times import parse_duration, parse_time
 from fencepost.api.validation import name_problems, parse
+from fencepost.core.cron import Gap, Overlap
 from fencepost.core.dag_spec import Concurrency, DagSpec
 from fencepost.core.definition import Priority
-from fencepost.core.names import DAG_NAME_LENGTH_MAX
+from fencepost.core.names import DAG_NAME_LENGTH_MAX, DagKey, spread_offset_s
 from fencepost.core.placement import PoolSpec
 from fencepost.core.problems import Problem
 from fencepost.core.run_spec import RunSpec
 from fencepost.core.run_state import Trigger
+from fencepost.core.schedule_spec import ScheduleSpec
 from fencepost.core.worker_record import WORKER_SLOTS_MAX, WorkerRecord
 
 T = TypeVar("T")
 
+NAMESPACE_DEFAULT = "default"
+"""Of an object in a file that names none, as kubectl has it without a context of its own."""
 _GARBLED_REMEDY = "somebody has edited it by hand, or it is older than its schema; delete it or put it right"
 
 
@@ -39,14 +45,31 @@ def read_dag(dag: Mapping[str, Any]) -> DagSpec | list[Problem]:
     policy = Concurrency(concurrency.policy)
     return DagSpec(
         definition=definition_of(spec),
-        crons=() if schedule is None else tuple(schedule.cron or ()),
-        time_zone="UTC" if schedule is None else schedule.time_zone,
+        schedule=ScheduleSpec() if schedule is None else _schedule(schedule, dag["metadata"]),
         suspend=spec.suspend,
         concurrency_policy=policy,
         concurrency_limit=None if policy is Concurrency.ALLOW else concurrency.limit or 1,
         history_succeeded=spec.history.succeeded,
         history_failed=spec.history.failed,
         priority=Priority.parse(spec.priority),
+    )
+
+
+def _schedule(schedule: Schedule, metadata: Mapping[str, Any]) -> ScheduleSpec:
+    key = DagKey(str(metadata.get("namespace") or NAMESPACE_DEFAULT), metadata["name"])
+    not_before_s = None if schedule.not_before is None else math.ceil(parse_time(schedule.not_before))
+    not_after_s = None if schedule.not_after is None else int(parse_time(schedule.not_after))
+    deadline = schedule.starting_deadline
+    return ScheduleSpec(
+        crons=tuple(schedule.cron or ()),
+        at=tuple(int(parse_time(time)) for time in schedule.at or ()),
+        time_zone=schedule.time_zone,
+        gap=Gap(schedule.dst.gap),
+        overlap=Overlap(schedule.dst.overlap),
+        offset_s=spread_offset_s(key, parse_duration(schedule.spread)),
+        not_before_s=not_before_s,
+        not_after_s=not_after_s,
+        starting_deadline_s=None if deadline is None else parse_duration(deadline),
     )
 
 

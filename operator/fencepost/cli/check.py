@@ -176,9 +176,10 @@ def _summary(checked: CheckedDag, now_s: float) -> str:
     """`fine, 12 tasks, 102 jobs, next 2026-12-01T02:00:00+00:00`, the time with the offset of the DAG's own zone."""
     definition = checked.spec.definition
     words = ["fine", counted(len(definition.tasks), "task"), counted(definition.size, "job")]
-    if checked.crons:
-        next_s = checked.next_slot(now_s)
-        moment = "never" if next_s is None else format_local(datetime.fromtimestamp(next_s, UTC), checked.zone)
+    if checked.schedule:
+        next_s = checked.schedule.next_slot(now_s)
+        zone = checked.schedule.zone
+        moment = "never" if next_s is None else format_local(datetime.fromtimestamp(next_s, UTC), zone)
         words.append("suspended" if checked.spec.suspend else f"next {moment}")
     return ", ".join(words)
 

@@ -9,7 +9,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -17,7 +17,9 @@ from fencepost.base.zones import ZONE_LENGTH_MAX, zone_of
 from fencepost.core.cron import Cron, Gap, Overlap, parse_cron
 from fencepost.core.cron_walls import never_fires
 from fencepost.core.problems import Problem
-from fencepost.core.zones import SEARCH_YEARS, next_of
+from fencepost.core.schedule import Schedule
+from fencepost.core.schedule_spec import ScheduleSpec
+from fencepost.core.zones import SEARCH_YEARS
 
 _DESCRIPTION = (
     "Print the coming times of a schedule, one RFC 3339 time with the zone's offset a line. Exit code 2: refused."
@@ -45,14 +47,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--gap",
         choices=[gap.value for gap in Gap],
-        default=Gap.RUN_AFTER.value,
-        help="fixed times that clocks going forward leave out: run right after, or not (default: %(default)s)",
+        help=f"with --cron: fixed times left out as clocks go forward: run after it, or not (default: {Gap.RUN_AFTER})",
     )
     parser.add_argument(
         "--overlap",
         choices=[overlap.value for overlap in Overlap],
-        default=Overlap.FIRST.value,
-        help="fixed times that come twice when clocks go back: which pass counts (default: %(default)s)",
+        help=f"with --cron: fixed times coming twice as clocks go back: which pass counts (default: {Overlap.FIRST})",
     )
     return parser
 
@@ -62,24 +62,26 @@ def run(args: argparse.Namespace, now: Callable[[], datetime]) -> int:
     schedule = _schedule_asked_for(args)
     if isinstance(schedule, Problem):
         return _refuse(schedule)
-    crons, zone = schedule
     if not 1 <= args.count <= COUNT_MAX:
         fact = f"{args.count} times are asked for"
         return _refuse(Problem("InvalidCount", "--count", fact, f"write a number from 1 to {COUNT_MAX}"))
     start = now() if args.start is None else parse_start(args.start)
     if isinstance(start, Problem):
         return _refuse(start.below("--from"))
-    print_times(crons, zone, start, args.count, Gap(args.gap), Overlap(args.overlap))
+    print_times(schedule, start, args.count)
     return EXIT_FINE
 
 
-def _schedule_asked_for(args: argparse.Namespace) -> tuple[Sequence[Cron], ZoneInfo] | Problem:
+def _schedule_asked_for(args: argparse.Namespace) -> Schedule | Problem:
     """That of the DAG in the file, or the one spelled out by options; RefusedError for a file that holds none."""
     if (args.file is None) == (args.cron is None):
         fact = "no schedule is named" if args.file is None else "two schedules are named"
         return Problem("InvalidCommand", "", fact, "give either FILE or --cron")
     if args.file is not None and args.zone is not None:
         return Problem("InvalidCommand", "--zone", "the DAG names its own zone", "leave it out")
+    if args.file is not None and (args.gap is not None or args.overlap is not None):
+        option = "--overlap" if args.gap is None else "--gap"
+        return Problem("InvalidCommand", option, "the DAG has its own rules, in spec.schedule.dst", "leave it out")
     if args.file is not None:
         from fencepost.cli.scheduled import schedule_in  # only here: reading a DAG takes more imports than all the rest
 
@@ -88,20 +90,23 @@ def _schedule_asked_for(args: argparse.Namespace) -> tuple[Sequence[Cron], ZoneI
     if isinstance(crons, Problem):
         return crons
     zone = load_zone("UTC" if args.zone is None else args.zone)
-    return zone.below("--zone") if isinstance(zone, Problem) else (crons, zone)
+    if isinstance(zone, Problem):
+        return zone.below("--zone")
+    gap, overlap = Gap(args.gap or Gap.RUN_AFTER), Overlap(args.overlap or Overlap.FIRST)
+    return Schedule(ScheduleSpec(gap=gap, overlap=overlap), tuple(crons), zone)
 
 
-def print_times(crons: Sequence[Cron], zone: ZoneInfo, after: datetime, count: int, gap: Gap, overlap: Overlap) -> None:
+def print_times(schedule: Schedule, after: datetime, count: int) -> None:
     """Print the next `count` times after an aware time; what is missing, and why, goes to stderr."""
-    never = [cron for cron in crons if never_fires(cron)]
+    never = [cron for cron in schedule.crons if never_fires(cron)]
     for cron in never:
         print(f"warning: {cron.text!r} never fires, as no day matches it", file=sys.stderr)
-    left = count
-    while left > 0 and (fire := next_of(crons, zone, after, gap, overlap)) is not None:
-        print(format_local(fire, zone))
-        after = fire
-        left -= 1
-    if left > 0 and len(never) < len(crons):
+    slots = schedule.next_slots(after.timestamp(), count)
+    for slot_s in slots:
+        print(format_local(datetime.fromtimestamp(slot_s, UTC), schedule.zone))
+    if len(slots) < count and schedule.ends:
+        print("warning: the schedule is over after that", file=sys.stderr)
+    elif len(slots) < count and len(never) < len(schedule.crons):
         print(f"warning: no further time within {SEARCH_YEARS} years", file=sys.stderr)
 
 

@@ -6,7 +6,6 @@ disagree. It finds everything it can at once: a user who corrects a file wants t
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from fencepost.core.cron import Cron, parse_cron
@@ -15,8 +14,8 @@ from fencepost.core.definition import RUN_BYTES_MAX, Definition, Task
 from fencepost.core.graph import Graph, compile_graph
 from fencepost.core.problems import Problem
 from fencepost.core.run_size import run_bytes_max
+from fencepost.core.schedule import Schedule
 from fencepost.core.substitution import check_references
-from fencepost.core.zones import next_of
 
 ZoneOf = Callable[[str], ZoneInfo | None]
 """The zone of an IANA name, or None: the caller knows where zone data is kept."""
@@ -28,34 +27,28 @@ class CheckedDag:
 
     spec: DagSpec
     graph: Graph
-    crons: tuple[Cron, ...]
-    zone: ZoneInfo
-
-    def next_slot(self, after_s: float) -> float | None:
-        """The first slot strictly after a moment, in Unix seconds; None without a schedule, or when it is over."""
-        if not self.crons:
-            return None
-        found = next_of(self.crons, self.zone, datetime.fromtimestamp(after_s, UTC))
-        return None if found is None else found.timestamp()
+    schedule: Schedule
 
 
 def check_dag(spec: DagSpec, zone_of: ZoneOf) -> CheckedDag | list[Problem]:
     """The DAG ready to run, or everything that is wrong with it."""
     graph = compile_graph(spec.definition.tasks)
-    crons = [parse_cron(text) for text in spec.crons]
-    zone = zone_of(spec.time_zone)
+    asked = spec.schedule
+    crons = [parse_cron(text) for text in asked.crons]
+    zone = zone_of(asked.time_zone)
     problems = list(graph) if isinstance(graph, list) else []
     problems += [
         cron.below(f"spec.schedule.cron[{place}]") for place, cron in enumerate(crons) if isinstance(cron, Problem)
     ]
     if zone is None:
-        fact = f"{spec.time_zone!r} is no time zone"
+        fact = f"{asked.time_zone!r} is no time zone"
         problems.append(Problem("InvalidTimeZone", "spec.schedule.timeZone", fact, "use an IANA name: Europe/Berlin"))
     problems += _reference_problems(spec.definition)
     problems += _size_problems(spec.definition)
     if problems or isinstance(graph, list) or zone is None:
         return problems
-    return CheckedDag(spec, graph, tuple(cron for cron in crons if isinstance(cron, Cron)), zone)
+    parsed = tuple(cron for cron in crons if isinstance(cron, Cron))
+    return CheckedDag(spec, graph, Schedule(asked, parsed, zone, tuple(sorted(set(asked.at)))))
 
 
 def _size_problems(definition: Definition) -> list[Problem]:

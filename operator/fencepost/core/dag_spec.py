@@ -3,13 +3,11 @@
 Changing any of this makes no new revision and touches no run that exists.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fencepost.core.definition import Definition, Priority
-
-CRONS_MAX = 32
-"""Cron expressions of one DAG."""
+from fencepost.core.schedule_spec import ScheduleSpec
 
 
 class Concurrency(StrEnum):
@@ -26,10 +24,7 @@ class DagSpec:
     """A DAG's whole spec, defaults filled in. Names, edges, cron expressions and the zone are not checked yet."""
 
     definition: Definition
-    crons: tuple[str, ...] = ()
-    """As written, one or several; none: runs are made by hand only."""
-    time_zone: str = "UTC"
-    """An IANA name, as written."""
+    schedule: ScheduleSpec = field(default_factory=ScheduleSpec)
     suspend: bool = False
     concurrency_policy: Concurrency = Concurrency.FORBID
     concurrency_limit: int | None = 1

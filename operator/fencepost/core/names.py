@@ -108,6 +108,15 @@ def shard_of(dag: DagKey, shards: int) -> int:
     return int.from_bytes(digest, "big") % shards
 
 
+def spread_offset_s(dag: DagKey, spread_s: float) -> int:
+    """By how many whole seconds, from 0 to below the spread, this DAG's slots are moved.
+
+    Under a hash of its own: by that of the shards, all DAGs of one shard would meet at a few of the offsets.
+    """
+    digest = hashlib.blake2b(str(dag).encode(), digest_size=8, person=b"spread").digest()
+    return int.from_bytes(digest, "big") % max(1, int(spread_s))
+
+
 def shard_lease_name(shard: int) -> str:
     """The name of a shard's Lease in the system namespace."""
     return f"fencepost-shard-{shard}"

@@ -52,12 +52,19 @@ class SlotPlan:
 
 
 def plan_slot(
-    next_slot: NextSlot, mark_s: float, policy: Concurrency, limit: int | None, active: int, now_s: float
+    next_slot: NextSlot,
+    mark_s: float,
+    policy: Concurrency,
+    limit: int | None,
+    active: int,
+    now_s: float,
+    deadline_s: float = LATENESS_MAX_S,
 ) -> SlotPlan:
-    """The oldest due slot above the mark and its fate. `active` counts the DAG's runs that have not finished."""
+    """The oldest due slot above the mark and its fate. `active` counts the DAG's runs that have not finished;
+    `deadline_s` is how late a slot may fire."""
     missed = 0
     slot_s = next_slot(mark_s)
-    oldest_s = now_s - LATENESS_MAX_S
+    oldest_s = now_s - deadline_s
     while slot_s is not None and slot_s < oldest_s:
         missed += 1
         # slots are whole seconds: one at `oldest_s` itself may still fire, so the leap ends just below it

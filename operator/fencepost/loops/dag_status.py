@@ -87,9 +87,8 @@ def dag_status(
         "scheduleSeenTime": format_time(memory.schedule_seen_s),
         "revision": revision_stored,
     }
-    if view.checked is not None and view.checked.crons:
-        more = len(view.checked.crons) - 1
-        status["schedule"] = view.checked.crons[0].text + (f" (+{more})" if more else "")
+    if view.checked is not None and view.checked.schedule:
+        status["schedule"] = view.checked.schedule.summary
     if memory.mark_s:
         status["lastScheduledTime"] = format_time(memory.mark_s)
     if memory.next_s is not None and problem is None:

@@ -17,7 +17,7 @@ from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
 from fencepost.core.intents import Announce, Authority, CreateRun, DeleteRun
 from fencepost.core.names import DagKey, RunKey, scheduled_run_name
-from fencepost.core.plan_dag import Fire, Skip, plan_slot
+from fencepost.core.plan_dag import LATENESS_MAX_S, Fire, Skip, plan_slot
 from fencepost.core.plan_run import RunFacts
 from fencepost.core.run_state import RunState, Trigger
 from fencepost.loops.dag_status import DagMemory, dag_status, stored_mark_s
@@ -177,12 +177,13 @@ class Dags:
         while True:
             active = self._world.runs.active_count(view.key)
             plan = plan_slot(
-                view.checked.next_slot,
+                view.checked.schedule.next_slot,
                 max(memory.mark_s, memory.schedule_seen_s),
                 spec.concurrency_policy,
                 spec.concurrency_limit,
                 active,
                 self._world.clock.now_s(),
+                spec.schedule.starting_deadline_s or LATENESS_MAX_S,
             )
             if (plan.decision is not None or plan.missed) and not memory.live:
                 return await self._read_live(view.key, memory)

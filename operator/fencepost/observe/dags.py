@@ -17,6 +17,7 @@ from fencepost.api.revisions import definition_data, definition_hash
 from fencepost.api.times import parse_time
 from fencepost.base.zones import zone_of
 from fencepost.core.check import CheckedDag, check_dag
+from fencepost.core.cron import Gap, Overlap
 from fencepost.core.graph import Graph
 from fencepost.core.names import DagKey, content_hash, revision_name, shard_of
 from fencepost.core.problems import Problem
@@ -26,6 +27,7 @@ from fencepost.observe.reflector import ObjectName, version_of
 log = logging.getLogger(__name__)
 
 _NO_TASKS = Graph((), {}, {})
+_NOTHING_MORE: list[object] = [(), Gap.RUN_AFTER, Overlap.FIRST, 0, None, None]
 
 
 @dataclass(slots=True)
@@ -71,8 +73,11 @@ def _slim(checked: CheckedDag) -> CheckedDag:
 
 
 def _schedule_hash(checked: CheckedDag) -> str:
-    spec = checked.spec
-    return content_hash(orjson.dumps([spec.crons, spec.time_zone, spec.suspend]))
+    """Fields that came later count only where they are used: an upgrade of the operator is no edit."""
+    spec = checked.spec.schedule
+    when: list[object] = [spec.crons, spec.time_zone, checked.spec.suspend]
+    rest = [spec.at, spec.gap, spec.overlap, spec.offset_s, spec.not_before_s, spec.not_after_s]
+    return content_hash(orjson.dumps(when + rest if rest != _NOTHING_MORE else when))
 
 
 @dataclass(slots=True)

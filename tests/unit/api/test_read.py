@@ -5,16 +5,20 @@ from typing import Any
 import pytest
 
 from fencepost.api.read import check_run, read_dag, read_pool, read_run_spec, read_worker
+from fencepost.core.cron import Gap, Overlap
 from fencepost.core.dag_spec import Concurrency, DagSpec
 from fencepost.core.definition import Definition, Priority, RetryPolicy, Task
+from fencepost.core.names import DagKey, spread_offset_s
 from fencepost.core.placement import PoolSpec
 from fencepost.core.problems import Problem
 from fencepost.core.rules import Rule
 from fencepost.core.run_spec import RunSpec
 from fencepost.core.run_state import Trigger
+from fencepost.core.schedule_spec import ScheduleSpec
 from fencepost.core.worker_record import WorkerRecord
 
 CREATED = "2026-11-30T13:00:00Z"
+LATER = "2026-11-30T13:00:01Z"
 CREATED_S = 1_796_043_600
 
 
@@ -112,8 +116,7 @@ def test_everything_that_is_written_is_read() -> None:
             grace_s=5,
             params=(("region", "eu"),),
         ),
-        crons=("0 3 * * *", "30 12 * * 1-5"),
-        time_zone="Europe/Berlin",
+        schedule=ScheduleSpec(("0 3 * * *", "30 12 * * 1-5"), time_zone="Europe/Berlin"),
         suspend=True,
         concurrency_policy=Concurrency.FORBID,
         concurrency_limit=3,
@@ -121,6 +124,32 @@ def test_everything_that_is_written_is_read() -> None:
         history_failed=1,
         priority=Priority.LOW,
     )
+
+
+def test_a_schedule_is_read_with_its_moments_in_whole_seconds() -> None:
+    schedule = read(
+        a_dag(
+            schedule={
+                "at": ["2026-11-30T14:00:00+01:00", "2026-11-30T13:00:01.9Z"],
+                "dst": {"gap": "Skip", "overlap": "Both"},
+                "spread": "1h",
+                "startingDeadline": "90s",
+                "notBefore": "2026-11-30T12:59:59.5Z",
+                "notAfter": "2026-11-30T13:00:00.5Z",
+            }
+        )
+    ).schedule
+
+    assert schedule == ScheduleSpec(
+        at=(CREATED_S, CREATED_S + 1),
+        gap=Gap.SKIP,
+        overlap=Overlap.BOTH,
+        offset_s=spread_offset_s(DagKey("default", "nightly-etl"), 3600),
+        not_before_s=CREATED_S,
+        not_after_s=CREATED_S,
+        starting_deadline_s=90.0,
+    )
+    assert read(a_dag(schedule={"at": CREATED})).schedule == ScheduleSpec(at=(CREATED_S,))
 
 
 def test_a_task_has_the_retries_of_the_dag_but_for_what_it_says_itself() -> None:
@@ -165,9 +194,7 @@ def test_forbid_has_a_limit_of_one_unless_it_says_another_and_allow_has_none(
 @pytest.mark.parametrize(
     ("spec", "path"),
     [
-        ({"schedule": {"at": CREATED}}, "spec.schedule.at"),
         ({"schedule": {"cron": ["* * * * *"], "catchUp": {"policy": "All"}}}, "spec.schedule.catchUp"),
-        ({"schedule": {"cron": ["* * * * *"], "spread": "60s"}}, "spec.schedule.spread"),
         ({"concurrency": {"policy": "Replace"}}, "spec.concurrency.policy"),
         ({"history": {"ttl": "24h"}}, "spec.history.ttl"),
         ({"tasks": [a_task(when="true")]}, "spec.tasks[0].when"),
@@ -203,6 +230,17 @@ def test_what_is_not_supported_yet_is_refused_by_name_and_never_ignored(spec: di
         ({"tasks": [a_task(args=["€" * 2731])]}, "InvalidValue", "spec.tasks[0]"),
         ({"schedule": {}}, "InvalidValue", "spec.schedule"),
         ({"schedule": {"cron": []}}, "InvalidValue", "spec.schedule.cron"),
+        ({"schedule": {"at": []}}, "InvalidValue", "spec.schedule.at"),
+        ({"schedule": {"at": "tomorrow"}}, "InvalidValue", "spec.schedule.at[0]"),
+        ({"schedule": {"at": [CREATED, 7]}}, "InvalidValue", "spec.schedule.at[1]"),
+        ({"schedule": {"at": CREATED, "spread": "25h"}}, "InvalidValue", "spec.schedule.spread"),
+        ({"schedule": {"at": CREATED, "startingDeadline": "0s"}}, "InvalidValue", "spec.schedule.startingDeadline"),
+        ({"schedule": {"at": CREATED, "dst": {"gap": "Both"}}}, "InvalidValue", "spec.schedule.dst.gap"),
+        (
+            {"schedule": {"at": CREATED, "notBefore": "2027-01-01T00:00:00Z", "notAfter": CREATED}},
+            "InvalidValue",
+            "spec.schedule",
+        ),
         ({"concurrency": {"policy": "Allow", "limit": 2}}, "InvalidValue", "spec.concurrency"),
         ({"params": {"a b": "1"}}, "InvalidValue", "spec.params"),
         ({"params": {"a": 1}}, "InvalidValue", "spec.params.a"),

@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from fencepost.cli import next as next_command
-from fencepost.core.cron import Gap, Overlap
 
 DATA = Path(__file__).parent.parent / "core" / "data" / "crontab-expectations.json"
 EXPECTATIONS: dict[str, list[dict[str, Any]]] = json.loads(DATA.read_text())
@@ -146,12 +145,3 @@ def test_the_ends_of_the_calendar_are_no_errors(times: Any) -> None:
     daily = ("--cron", "0 0 * * *", "--count", "1")
     assert times(*daily, "--from", "9999-12-31T23:59:59-23:00") == []
     assert times(*daily, "--from", "0001-01-01T00:00:00+23:00") == ["0002-01-01T00:00:00+00:00"]
-
-
-def test_a_dag_file_can_print_through_the_same_function(capsys: pytest.CaptureFixture[str]) -> None:
-    crons = next_command.parse_crons(["0 12 * * *"])
-    zone = next_command.load_zone("UTC")
-    assert isinstance(crons, list)
-    assert isinstance(zone, ZoneInfo)
-    next_command.print_times(crons, zone, NOW, 1, Gap.RUN_AFTER, Overlap.FIRST)
-    assert capsys.readouterr().out == "2026-12-01T12:00:00+00:00\n"

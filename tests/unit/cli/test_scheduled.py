@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fencepost.cli import app
+from fencepost.core.names import DagKey, spread_offset_s
 from tests.unit.cli.files import dag, task, write
 
 SCHEDULE = {"cron": ["0 3 * * *", "30 12 * * 1-5"], "timeZone": "Europe/Berlin"}
@@ -38,6 +39,29 @@ def test_of_a_suspended_dag_the_times_come_with_a_warning(call: Any) -> None:
     assert errors == "warning: DAG etl is suspended and has no run until that ends\n"
 
 
+def test_what_the_schedule_says_beside_its_expressions_is_followed(call: Any) -> None:
+    schedule = {
+        "cron": ["30 2 * * *"],
+        "at": "2027-03-27T10:00:00Z",
+        "timeZone": "Europe/Berlin",
+        "dst": {"gap": "Skip"},
+        "notBefore": "2027-03-27T09:00:00Z",
+        "notAfter": "2027-03-29T09:00:00Z",
+    }
+    assert call(dag("etl", schedule=schedule)) == (
+        0,
+        ["2027-03-27T11:00:00+01:00", "2027-03-29T02:30:00+02:00"],
+        "warning: the schedule is over after that\n",
+    )
+
+
+def test_of_a_dag_with_a_spread_the_moved_times_are_shown(call: Any) -> None:
+    daily = {"cron": ["0 12 * * *"], "spread": "60s"}
+    _, [first, second], _ = call(dag("etl", schedule=daily), options=("--count", "2"))
+    offset_s = spread_offset_s(DagKey("default", "etl"), 60)
+    assert (first, second) == (f"2026-12-01T12:00:{offset_s:02}+00:00", f"2026-12-02T12:00:{offset_s:02}+00:00")
+
+
 def test_of_several_dags_one_is_chosen(call: Any) -> None:
     hourly = dag("hourly", schedule={"cron": ["0 * * * *"]})
     code, lines, _ = call(dag("etl", schedule=SCHEDULE), hourly, options=("--dag", "hourly", "--count", "1"))
@@ -47,7 +71,7 @@ def test_of_several_dags_one_is_chosen(call: Any) -> None:
 @pytest.mark.parametrize(
     ("spec", "want"),
     [
-        ({}, "fencepost: DAG etl: it has no schedule; add spec.schedule.cron, or name another\n"),
+        ({}, "fencepost: DAG etl: it has no schedule; add spec.schedule, or name another\n"),
         ({"schedule": {"cron": ["x"]}}, "fencepost: DAG etl: spec.schedule.cron[0]: "),
     ],
 )
@@ -62,6 +86,8 @@ def test_a_dag_without_a_schedule_that_could_be_followed_is_refused(spec: dict[s
     [
         (("--cron", "* * * * *"), "two schedules are named; give either FILE or --cron"),
         (("--zone", "UTC"), "--zone: the DAG names its own zone; leave it out"),
+        (("--gap", "Skip"), "--gap: the DAG has its own rules, in spec.schedule.dst; leave it out"),
+        (("--overlap", "Both"), "--overlap: the DAG has its own rules, in spec.schedule.dst; leave it out"),
     ],
 )
 def test_a_file_and_a_schedule_of_ones_own_do_not_go_together(options: tuple[str, ...], want: str, call: Any) -> None:

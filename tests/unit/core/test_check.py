@@ -8,6 +8,7 @@ import pytest
 from fencepost.core.check import CheckedDag, check_dag
 from fencepost.core.dag_spec import DagSpec
 from fencepost.core.definition import FAN_OUT_MAX, RUN_BYTES_MAX, Task
+from fencepost.core.schedule_spec import ScheduleSpec
 from tests.unit.support.builders import NOW_S, a_definition, a_task
 
 ZONES = {"UTC": ZoneInfo("UTC"), "Europe/Berlin": ZoneInfo("Europe/Berlin")}
@@ -15,7 +16,7 @@ ZONES = {"UTC": ZoneInfo("UTC"), "Europe/Berlin": ZoneInfo("Europe/Berlin")}
 
 def a_spec(*tasks: Task, params: dict[str, str] | None = None, crons: tuple[str, ...] = ()) -> DagSpec:
     """A DAG of these tasks; of one if there are none."""
-    return DagSpec(a_definition(*(tasks or [a_task("a")]), params=tuple((params or {}).items())), crons)
+    return DagSpec(a_definition(*(tasks or [a_task("a")]), params=tuple((params or {}).items())), ScheduleSpec(crons))
 
 
 def checked(spec: DagSpec) -> CheckedDag:
@@ -36,23 +37,26 @@ def test_a_dag_that_is_right_comes_back_compiled() -> None:
     dag = checked(a_spec(a_task("b", "a"), a_task("a"), crons=("0 3 * * *", "30 12 * * *")))
 
     assert [task.name for task in dag.graph.order] == ["a", "b"]
-    assert [cron.text for cron in dag.crons] == ["0 3 * * *", "30 12 * * *"]
+    assert [cron.text for cron in dag.schedule.crons] == ["0 3 * * *", "30 12 * * *"]
 
 
 def test_the_next_slot_is_the_first_of_any_expression_in_the_dags_zone() -> None:
     spec = a_spec(crons=("0 15 * * *", "0 3 * * *"))
 
-    assert checked(spec).next_slot(NOW_S) == NOW_S + 2 * 3600
-    assert checked(replace(spec, time_zone="Europe/Berlin")).next_slot(NOW_S) == NOW_S + 1 * 3600
+    assert checked(spec).schedule.next_slot(NOW_S) == NOW_S + 2 * 3600
+    assert (
+        checked(replace(spec, schedule=replace(spec.schedule, time_zone="Europe/Berlin"))).schedule.next_slot(NOW_S)
+        == NOW_S + 1 * 3600
+    )
 
 
 def test_a_slot_at_a_moment_is_not_after_it() -> None:
-    assert checked(a_spec(crons=("0 13 * * *",))).next_slot(NOW_S) == NOW_S + 86_400
+    assert checked(a_spec(crons=("0 13 * * *",))).schedule.next_slot(NOW_S) == NOW_S + 86_400
 
 
 @pytest.mark.parametrize("crons", [(), ("0 0 30 2 *",)])
 def test_a_dag_without_a_schedule_or_with_one_that_never_fires_has_no_next_slot(crons: tuple[str, ...]) -> None:
-    assert checked(a_spec(crons=crons)).next_slot(NOW_S) is None
+    assert checked(a_spec(crons=crons)).schedule.next_slot(NOW_S) is None
 
 
 def test_everything_that_is_wrong_is_told_at_once_each_at_its_place() -> None:
@@ -62,7 +66,9 @@ def test_everything_that_is_wrong_is_told_at_once_each_at_its_place() -> None:
         args=("fine", "$(date)"),
         env=(("DAY", "$(run.scheduledTime)"), ("ZONE", "$(oops")),
     )
-    spec = replace(a_spec(a, params={"region": "eu"}, crons=("0 3 * * *", "61 * * * *")), time_zone="Mars/Olympus")
+    spec = a_spec(a, params={"region": "eu"})
+    wrong = ScheduleSpec(("0 3 * * *", "61 * * * *"), time_zone="Mars/Olympus")
+    spec = replace(spec, schedule=wrong)
 
     found = problems(spec)
 
@@ -77,7 +83,7 @@ def test_everything_that_is_wrong_is_told_at_once_each_at_its_place() -> None:
 
 
 def test_a_zone_that_does_not_exist_is_refused_with_an_example() -> None:
-    assert problems(replace(a_spec(), time_zone="Mars/Olympus")) == [
+    assert problems(replace(a_spec(), schedule=ScheduleSpec(time_zone="Mars/Olympus"))) == [
         "InvalidTimeZone: spec.schedule.timeZone: 'Mars/Olympus' is no time zone; use an IANA name: Europe/Berlin"
     ]
 

@@ -1,7 +1,7 @@
 """Names: what is derived is pinned, what is written can be read, and shards are as even as a hash."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 from hypothesis import given
@@ -23,6 +23,7 @@ from fencepost.core.names import (
     scheduled_run_name,
     shard_lease_name,
     shard_of,
+    spread_offset_s,
     worker_name,
 )
 from tests.unit.support.builders import RUN_UID
@@ -142,3 +143,22 @@ def test_a_worker_is_named_after_its_pod_and_a_nonce_of_fixed_length() -> None:
 
 def test_keys_read_as_namespace_and_name() -> None:
     assert (str(RunKey("a", "run")), str(DagKey("a", "dag"))) == ("a/run", "a/dag")
+
+
+def test_the_spread_of_many_dags_fills_every_second_of_it_in_each_shard() -> None:
+    offsets: dict[int, Counter[int]] = defaultdict(Counter)
+    for number in range(10_000):
+        key = DagKey("analytics", f"etl-{number}")
+        offsets[shard_of(key, 4)][spread_offset_s(key, 60)] += 1
+
+    assert all(set(of_shard) == set(range(60)) for of_shard in offsets.values())
+    assert max(max(of_shard.values()) for of_shard in offsets.values()) < 80, "about 42 at each second"
+
+
+@pytest.mark.parametrize("spread_s", [0, 0.5, 1])
+def test_a_spread_of_less_than_two_seconds_moves_nothing(spread_s: float) -> None:
+    assert spread_offset_s(DagKey("analytics", "etl"), spread_s) == 0
+
+
+def test_the_offset_of_a_spread_never_changes_with_a_release() -> None:
+    assert spread_offset_s(DagKey("analytics", "nightly-etl"), 3600) == 1514

@@ -5,12 +5,13 @@ from collections import Counter
 import pytest
 
 from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, DAGS, EVENTS
-from fencepost.api.times import parse_time
+from fencepost.api.times import format_time, parse_time
+from fencepost.core.names import DagKey, scheduled_run_name, spread_offset_s
 from fencepost.core.phases import RunPhase
 from fencepost.kube.errors import ApiError, ConnectionLostError, ForbiddenError, NotFoundError, ServerError
 from fencepost.loops.dags import Dags
 from fencepost.memory.faults import Fault, Request
-from tests.unit.loops.stage import NOON_S, Stage, a_task, play, slot
+from tests.unit.loops.stage import NAMESPACE, NOON_S, Stage, a_task, play, slot
 
 
 def test_a_suspended_dag_fires_nothing_and_its_runs_go_on() -> None:
@@ -94,6 +95,57 @@ def test_a_new_dag_fires_nothing_from_before_it_was_made() -> None:
         stage.dag("etl", cron="* * * * *")
         await stage.at(130.0)
         assert await stage.slots_fired("etl") == {2: 1}
+
+    play(story)
+
+
+def test_a_spread_moves_the_slot_and_with_it_the_runs_name_and_its_scheduled_time() -> None:
+    offset_s = spread_offset_s(DagKey(NAMESPACE, "etl"), 60)
+
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        stage.worker(job_s=0.1)
+        stage.dag("etl", schedule={"cron": ["* * * * *"], "spread": "60s"})
+        await stage.at(offset_s - 0.5)
+        assert not stage.all(DAG_RUNS)
+        await stage.at(offset_s + 5.0)
+        [run] = stage.all(DAG_RUNS)
+        assert run["metadata"]["name"] == scheduled_run_name("etl", NOON_S + offset_s)
+        assert run["spec"]["scheduledTime"] == format_time(NOON_S + offset_s)
+        [(_, job)] = stage.started
+        assert job.launch.env["FENCEPOST_SCHEDULED_TIME"] == format_time(NOON_S + offset_s)
+
+    assert offset_s > 0
+    play(story)
+
+
+def test_single_times_and_expressions_that_meet_make_one_run() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        stage.worker(job_s=0.1)
+        at = [format_time(NOON_S + second) for second in (-60, 7, 60, 61)]
+        stage.dag("etl", schedule={"cron": ["1 12 * * *", "*/1 12 * * *"], "at": at, "notAfter": at[-1]})
+        await stage.at(200.0)
+        assert [run["spec"]["scheduledTime"] for run in stage.all(DAG_RUNS)] == at[1:]
+        assert "nextScheduledTime" not in stage.get(DAGS, "etl")["status"]
+
+    play(story)
+
+
+def test_a_slot_beyond_its_starting_deadline_is_missed() -> None:
+    async def story(stage: Stage) -> None:
+        ann, ben = stage.leader("Ann"), stage.replica("Ben")
+        stage.worker(job_s=0.1)
+        stage.dag("etl", schedule={"cron": ["* * * * *"], "startingDeadline": "40s"})
+        await stage.at(50.0)
+        ann.kill()
+        await stage.at(170.0)
+        stage.lead(ben)
+        await stage.pass_time(5.0)
+        assert not stage.all(DAG_RUNS)
+        assert stage.get(DAGS, "etl")["status"]["missed"] == 2
+        await stage.at(185.0)
+        assert await stage.slots_fired("etl") == {3: 1}
 
     play(story)
 
