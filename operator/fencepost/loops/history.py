@@ -2,6 +2,10 @@
 
 A run is deleted only when the DAG's stored mark is at or above its slot: else a leader that took over just now could
 fire the slot again. And never within two minutes of its creation, so that a create whose answer was lost finds it.
+
+Nor does a leader delete anything in its own first two minutes. While a run stands, its name keeps out the late create
+of a leader before; once it is gone, only the epoch fence does, and each API server hears of a new epoch in its own
+time.
 """
 
 import logging
@@ -20,7 +24,7 @@ from fencepost.observe.runs import RunView
 log = logging.getLogger(__name__)
 
 AGE_MIN_S = 120.0
-"""No run is deleted sooner than this after its creation."""
+"""No run is deleted sooner than this after its creation, nor by a leader that has led for less."""
 DELAY_S = 2.0
 """How long a run that ended waits for company before its DAG's history is looked at."""
 BATCH_MAX = 20
@@ -72,6 +76,9 @@ class History:
         if authority is None:
             return Next.REST
         surplus = self._surplus_of(dag)
+        unheard_s = self._world.shards.opened_s(dag.shard) + self._age_min_s - self._world.clock.steady_s()
+        if surplus and unheard_s > 0:
+            return unheard_s
         now_s = self._world.clock.now_s()
         wait_s, batch = 0.0, 0
         for run in surplus:

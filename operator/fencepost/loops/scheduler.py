@@ -212,7 +212,7 @@ class Scheduler:
             world.api, wire.WORKERS, world.workers, namespace=world.system_namespace, gone_if=lambda _: True
         )
         for shard, epoch in batch.items():
-            world.shards.open(shard, epoch)
+            world.shards.open(shard, epoch, world.clock.steady_s())
         world.metrics.shards_held(len(world.shards.ready()))
         log.info("planning for shards %s", numbers)
         self._take_up(batch.keys())

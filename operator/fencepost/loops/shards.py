@@ -22,12 +22,14 @@ class Shards:
         self.count = count
         self._holds = holds
         self._ready: dict[int, int] = {}
+        self._opened_s: dict[int, float] = {}
         self._refused: set[int] = set()
         """Ready shards for which somebody was told no since they were last looked at."""
 
-    def open(self, shard: int, epoch: int) -> None:
+    def open(self, shard: int, epoch: int, steady_s: float) -> None:
         """The barrier has been passed under this epoch, and all that the shard owns is looked at now."""
         self._ready[shard] = epoch
+        self._opened_s[shard] = steady_s
         self._refused.discard(shard)
 
     def close(self, shard: int) -> None:
@@ -49,6 +51,10 @@ class Shards:
         if not leads and self._ready.get(authority.shard) == authority.epoch:
             self._refused.add(authority.shard)
         return leads
+
+    def opened_s(self, shard: int) -> float:
+        """When a shard was opened, on the steady clock: since then at the latest its epoch stands in its Lease."""
+        return self._opened_s[shard]
 
     def regained(self) -> frozenset[int]:
         """The shards that are trusted again after somebody was told no; each is told of once."""

@@ -54,6 +54,27 @@ def test_nothing_is_deleted_before_it_is_two_minutes_old() -> None:
     play(story)
 
 
+def test_a_leader_deletes_nothing_in_its_first_two_minutes() -> None:
+    """So that every API server has heard of its epoch, and refuses what a leader before may still create."""
+
+    async def story(stage: Stage) -> None:
+        stage.leader("Ann")
+        ben = stage.replica("Ben")
+        stage.worker()
+        stage.dag("etl", history={"succeeded": 1})
+        for number in range(2):
+            stage.manual_run(f"r{number}", "etl")
+            await stage.pass_time(5.0)
+        await stage.at(115.0)
+        stage.lead(ben)
+        await stage.at(230.0)
+        assert names(stage) == ["r0", "r1"]
+        await stage.at(250.0)
+        assert names(stage) == ["r1"]
+
+    play(story)
+
+
 @pytest.mark.timeout(30)
 def test_more_than_a_batch_of_young_runs_is_waited_for_and_not_looked_at_all_the_time() -> None:
     async def story(stage: Stage) -> None:
