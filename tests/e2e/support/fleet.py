@@ -8,7 +8,7 @@ that another one can end it. Names are the caller's: a worker's pod name is boun
 import json
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,6 +61,8 @@ class Fleet:
     folder: Path
     members: dict[str, Member] = field(default_factory=dict)
     outlives_us: bool = False
+    route: Callable[[str, Path], Path] = lambda name, kubeconfig: kubeconfig
+    """By which kubeconfig a member of this name reaches the cluster, given its own."""
 
     def operator(self, name: str = "operator-0", *, wait: bool = True, **options: object) -> Member:
         """Start an operator replica and, unless told otherwise, wait until it is ready."""
@@ -101,7 +103,7 @@ class Fleet:
     def _start(self, role: str, name: str, kubeconfig: Path, options: dict[str, Any]) -> Member:
         self.folder.mkdir(parents=True, exist_ok=True)
         port = free_ports(1)[0]
-        options = {"kubeconfig": kubeconfig, "http-host": "127.0.0.1", "http-port": port, **options}
+        options = {"kubeconfig": self.route(name, kubeconfig), "http-host": "127.0.0.1", "http-port": port, **options}
         flags = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
         log = self.folder / f"{name}.log"
         command = [sys.executable, "-m", "fencepost.cli", role, *flags]

@@ -4,6 +4,12 @@ A job of `ledger.job(...)` writes a line when it starts and one when it ends, wi
 The scheduler knows nothing of it, so it is a witness: a job that ran twice stands there twice. Lines are short and
 appended in one write each, so jobs on several workers do not tear each other's.
 
+A job of `ledger.careful(...)` does what a careful job does wherever it writes: the ledger takes its lines, `start` and
+`commit`, only if it has never seen a higher token for this execution. What comes too late stands there as `refused`.
+
+A job of `ledger.careful(...)` does what a careful job does wherever it writes: the ledger takes its lines, `start` and
+`commit`, only if it has seen no higher token for this execution. What comes too late stands there as `refused`.
+
 A gate is a file that a job waits for: until it is opened the job runs.
 """
 
@@ -18,6 +24,14 @@ NOTE = (
     "note start; {body}; code=$?; note end; exit $code"
 )
 """Of a job; `$$(` is a DAG's way to write the shell's own `$(`."""
+CAREFUL = (
+    "note() { ( flock 9; word=$1; "
+    "awk -v token=$FENCEPOST_TOKEN -v execution=$FENCEPOST_EXECUTION_ID "
+    "'$4 == execution && $2 + 0 > token + 0 { late = 1 } END { exit late }' {file} || word=refused; "
+    'echo "$word $FENCEPOST_TOKEN $FENCEPOST_ATTEMPT $FENCEPOST_EXECUTION_ID $$(date +%s.%N)" >&9; '
+    '[ "$word" != refused ]; ) 9>> {file}; }; note start && {body} && note commit'
+)
+"""Of a careful job: its lines go through one gate, which is a lock and a look at what was written before."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +39,7 @@ class Line:
     """One thing that a job has noted."""
 
     what: str
-    """`start`, `end`, or a word of the job's own."""
+    """`start`, `end`, `commit`, `refused`, or a word of the job's own."""
     token: int
     attempt: int
     execution: str
@@ -52,8 +66,11 @@ class Ledger:
 
     def job(self, body: str = "true") -> list[str]:
         """A command that does `body` (of shell, in which `note WORD` adds a line) between its two lines."""
-        script = NOTE.replace("{file}", shlex.quote(str(self.file))).replace("{body}", body)
-        return ["sh", "-c", script]
+        return self._script(NOTE, body)
+
+    def careful(self, body: str = "true") -> list[str]:
+        """A command that does `body` between its two lines, if the ledger takes them."""
+        return self._script(CAREFUL, body)
 
     def sleep(self, seconds: float) -> list[str]:
         """A command that takes so long."""
@@ -66,6 +83,10 @@ class Ledger:
     def until_open(self, gate: str = "gate") -> str:
         """Shell that waits for a gate."""
         return f"while [ ! -e {shlex.quote(str(self._gate(gate)))} ]; do sleep 0.05; done"
+
+    def until_own_open(self) -> str:
+        """Shell that waits for the gate that is named by the job's index."""
+        return f"while [ ! -e {shlex.quote(str(self._gate('')))}$FENCEPOST_INDEX ]; do sleep 0.1; done"
 
     def open(self, gate: str = "gate") -> None:
         """Let the jobs of a gate end, now and later."""
@@ -97,8 +118,11 @@ class Ledger:
         """The jobs that have started and not ended."""
         return {line.execution for line in self.lines("start")} - {line.execution for line in self.lines("end")}
 
+    def _script(self, frame: str, body: str) -> list[str]:
+        return ["sh", "-c", frame.replace("{file}", shlex.quote(str(self.file))).replace("{body}", body)]
+
     def _gate(self, name: str) -> Path:
-        return self.file.with_suffix(f".{name}")
+        return self.file.with_name(f"{self.file.stem}.gate-{name}")
 
 
 def processes_of(run: str) -> list[int]:

@@ -1,0 +1,83 @@
+"""The store in trouble: etcd that stands still, a disk that is slow, an API server that restarts; always under load."""
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.e2e.controlplane import Component
+from tests.e2e.drills.ground import LIMIT_S, Ground
+from tests.e2e.support.stage import Recorder
+
+STANDSTILL_S = 30.0
+"""Longer than a worker may go without a renewal (22 s), and than the API server waits for etcd in one request."""
+FSYNC_DELAY_MS = 80
+RESTARTS = 2
+
+
+@contextmanager
+def slow_disk(pid: int, delay_ms: int) -> Iterator[None]:
+    """Every fsync of this process takes so much longer: strace stops it on its way out of the system call."""
+    inject = f"--inject=fsync,fdatasync:delay_exit={delay_ms * 1000}"
+    command = ["strace", "--follow-forks", f"--attach={pid}", "--trace=fsync,fdatasync", inject, "--output=/dev/null"]
+    tracer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        tracer.send_signal(signal.SIGTERM)  # it lets go of what it traces
+        tracer.wait(10)
+
+
+def test_etcd_that_stands_still_for_half_a_minute_costs_no_run_and_no_shard(
+    ground: Ground, record_property: Recorder
+) -> None:
+    stage, ledger, before = ground.stage, ground.stage.ledger("standstill"), ground.epochs()
+    runs = ground.load(ledger, runs=8, width=16, seconds=1.0)
+    stage.wait("the load is on", lambda: ledger.count("start") >= 24)
+
+    ground.plane.pause(Component.ETCD)
+    ground.let_pass(STANDSTILL_S, "etcd has stood still")
+    ground.plane.resume(Component.ETCD)
+    ended: set[str] = set()
+
+    def all_ended_well() -> bool:
+        ended.update(ground.revive())
+        return all(stage.status(run).get("phase") == "Succeeded" for run in runs)
+
+    stage.wait("all runs have succeeded", all_ended_well, LIMIT_S)
+    ground.muster()
+    ground.reckon(ledger, runs)
+    record_property("ended_by_the_standstill", sorted(ended))
+    record_property("jobs_started_again", len(ledger.repeated()))
+    assert ground.epochs() == before
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="a slow disk is made by strace: apt-get install strace")
+def test_a_slow_disk_under_etcd_makes_everything_slow_and_nothing_wrong(ground: Ground) -> None:
+    stage, ledger, before = ground.stage, ground.stage.ledger("slow-disk"), ground.epochs()
+    with slow_disk(ground.plane.pids[Component.ETCD], FSYNC_DELAY_MS):
+        runs = ground.load(ledger, runs=8, width=4, seconds=0.5)
+        for run in runs:
+            stage.wait_for_phase(run, "Succeeded", limit_s=LIMIT_S)
+    ground.reckon(ledger, runs)
+
+    assert ground.epochs() == before
+    ground.never_repeated(ledger)
+
+
+def test_api_servers_that_restart_and_crash_under_load_cost_nothing(ground: Ground) -> None:
+    stage, ledger, before = ground.stage, ground.stage.ledger("api-server"), ground.epochs()
+    runs = ground.load(ledger, runs=8, width=16, seconds=0.7)
+    stage.wait("the load is on", lambda: ledger.count("start") >= 24)
+
+    ground.plane.restart_apiserver()
+    stage.wait("the load goes on", lambda: ledger.count("commit") >= 48, LIMIT_S)
+    ground.plane.kill(Component.APISERVER)
+    ground.plane.start_component(Component.APISERVER)
+    ground.reckon(ledger, runs)
+
+    assert ground.epochs() == before
+    ground.never_repeated(ledger)
