@@ -61,6 +61,18 @@ BAD = {
         "spec.pool: there is no WorkerPool 'nowhere'; create it or name another in spec.pool",
     ),
     "oversize": Bad({"tasks": WIDE}, "RunTooLarge", "spec.tasks: a run of these 120000 jobs could grow to "),
+    "both-codes": Bad(
+        {"tasks": [task("a", retries={"retryOn": [75]})], "retries": {"failOn": [2, 75]}},
+        "InvalidValue",
+        "spec.tasks[0].retries: exit code 75 of task 'a' is in retryOn and in failOn, its own or the DAG's; "
+        "remove it from one of them",
+    ),
+    "never-enough": Bad(
+        {"tasks": [task("a", forEach={"count": 4, "successThreshold": 5})]},
+        "InvalidValue",
+        "spec.tasks[0].forEach.successThreshold: 5 of the 4 jobs of task 'a' can never succeed; "
+        "write 4 or less, or a percentage",
+    ),
     "no-param": Bad(
         {"tasks": [task("only", command=["echo", "$(params.regoin)"])], "params": {"region": "eu"}},
         "UnknownReference",
@@ -118,6 +130,16 @@ REFUSED = {
         "names that begin with FENCEPOST_ are set by the worker; rename it",
     ),
     "a fan-out that is too wide": (dag("refused", task("a", forEach={"count": 10_001})), "spec.tasks[0].forEach.count"),
+    "a share above all": (
+        dag("refused", task("a", forEach={"count": 5, "successThreshold": "101%"})),
+        "spec.tasks[0].forEach.successThreshold",
+    ),
+    "fewer successes than none": (
+        dag("refused", task("a", forEach={"count": 5, "successThreshold": -1})),
+        "spec.tasks[0].forEach.successThreshold",
+    ),
+    "an exit code that is success": (dag("refused", retries={"retryOn": [0]}), "spec.retries.retryOn[0]"),
+    "no time in the queue": (dag("refused", task("a", queueTimeout="0s")), "must be longer than 0s"),
     "a limit without a policy for it": (
         dag("refused", concurrency={"policy": "Allow", "limit": 2}),
         "policy Allow has no limit",

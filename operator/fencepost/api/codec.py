@@ -5,6 +5,7 @@ Hot maps hold short strings, because that is what an API server stores cheaply: 
     DAGRun.status.leases["load/3"]      7 default-5d9f7c-x2k4q 1 2026-11-30T13:00:00Z
     DAGRun.status.waiting["load/4"]     2+1 2026-11-30T13:05:00Z             (attempt 2, one worker lost before)
     DAGRun.status.tasks["load"]         Succeeded=0-12,15 Failed=14 @1.250+9.104   (seconds after the run's start, for)
+                                Succeeded=0 queued@3.500         (its other jobs wait for a slot since then)
     Worker.spec.leases[key]             7 Run 1 600 30 nightly-etl-4k2… <run UID> 2026-11-30T13:00:00Z {"region":"eu"}
     Worker.status.results[key]          7 Failed 3 2026-11-30T13:00:01.250Z 2026-11-30T13:00:02.000Z {"message":"…"}
 
@@ -35,6 +36,7 @@ from fencepost.core.run_state import (
 T = TypeVar("T")
 
 NONE = "-"
+QUEUED = "queued@"
 PARAMS_IN_RUN = "@run"
 """In place of an entry's params: the worker reads them from the run."""
 PARAMS_BYTES_MAX = 512
@@ -91,24 +93,28 @@ def encode_task(task: TaskState, run_start_s: float) -> str:
     words = [f"{phase}={task.ended[phase]}" for phase in ENDED_PHASES if task.ended.get(phase)]
     if task.first_start_s is not None and task.last_end_s is not None:
         words.append(f"@{task.first_start_s - run_start_s:.3f}+{task.last_end_s - task.first_start_s:.3f}")
+    if task.queued_s is not None:
+        words.append(f"{QUEUED}{task.queued_s - run_start_s:.3f}")
     return " ".join(words)
 
 
 def decode_task(text: str, run_start_s: float) -> TaskState:
     """The inverse of `encode_task`."""
     ended: dict[JobPhase, IntervalSet] = {}
-    start_s = end_s = None
+    start_s = end_s = queued_s = None
     for word in text.split():
         name, equals, value = word.partition("=")
         if word.startswith("@"):
             offset, _, span = word[1:].partition("+")
             start_s = run_start_s + float(offset)
             end_s = start_s + float(span)
+        elif word.startswith(QUEUED):
+            queued_s = run_start_s + float(word.removeprefix(QUEUED))
         elif equals:
             ended[JobPhase(name)] = parse_intervals(value)
         else:
-            raise ValueError(f"{word!r} is neither phase=indices nor @start+span")
-    return TaskState(ended, start_s, end_s)
+            raise ValueError(f"{word!r} is neither phase=indices nor @start+span nor queued@start")
+    return TaskState(ended, start_s, end_s, queued_s)
 
 
 def encode_entry(entry: Entry) -> str:

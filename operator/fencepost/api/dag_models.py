@@ -15,6 +15,7 @@ from fencepost.api.schema import (
     ATOMIC_LIST,
     ATOMIC_MAP,
     Duration,
+    IntOrPercent,
     LaterObject,
     LaterText,
     LaterTexts,
@@ -25,6 +26,7 @@ from fencepost.api.schema import (
     rules,
     unfit,
 )
+from fencepost.core.attempts import EXIT_CODE_MAX
 from fencepost.core.definition import COMMAND_BYTES_MAX, FAN_OUT_MAX, TASKS_MAX
 from fencepost.core.rules import Rule
 
@@ -36,6 +38,9 @@ PARAMS_MAX = 64
 PARAM_NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_.-]{0,62}$"
 _PARAM_NAME = re.compile(PARAM_NAME_PATTERN)
 RETRIES_MAX = 100
+EXIT_CODES_MAX = 64
+"""In a rule on exit codes."""
+LOSSES_MAX = 99
 HISTORY_MAX = 1000
 
 RULES_OVER_PARENTS = [str(rule) for rule in Rule if rule.needs_parents]
@@ -54,6 +59,10 @@ Words = Annotated[
 Command = Annotated[
     list[Word],
     Field(min_length=1, max_length=WORDS_MAX, json_schema_extra={**ATOMIC_LIST, **rules(WORDS_RULE, PROGRAM_RULE)}),
+]
+ExitCodes = Annotated[
+    list[Annotated[int, Field(ge=1, le=EXIT_CODE_MAX)]],
+    Field(max_length=EXIT_CODES_MAX, json_schema_extra=ATOMIC_LIST),
 ]
 
 
@@ -91,6 +100,13 @@ class Retries(Part):
     limit: Annotated[int, Field(ge=0, le=RETRIES_MAX)] | None = None
     """Retries after the first attempt; 0 if left out."""
     backoff: Backoff | None = None
+    retry_on: ExitCodes | None = None
+    """Only an attempt that failed with one of these exit codes is followed by another; an empty list means any. A
+    signal counts as 128 and its number, the time limit as 124."""
+    fail_on: ExitCodes | None = None
+    """An attempt that failed with one of these exit codes is the last. A code stands in one of the two lists only."""
+    loss_limit: Annotated[int, Field(ge=0, le=LOSSES_MAX)] | None = None
+    """How many workers may be lost under a job before it fails; 5 if left out. Losses use up no retries."""
 
 
 class History(Part):
@@ -153,6 +169,12 @@ class ForEach(Part):
     """How many jobs."""
     from_: Annotated[LaterText | None, Field(alias="from")] = None
     items: LaterTexts | None = None
+    success_threshold: IntOrPercent | None = None
+    """How many jobs must succeed, such as 8 or `80%`, for the task to have succeeded; all of them if left out. What
+    depends on it waits for all jobs to end in any case."""
+    fail_fast: bool | None = None
+    """As soon as too many jobs have failed for good, jobs that run are stopped and those that wait are cancelled; false
+    if left out."""
 
     @model_validator(mode="after")
     def _has_count(self) -> Self:
@@ -192,6 +214,8 @@ class Task(Part):
     """How many of its jobs may run at once; no limit of its own if left out."""
     timeout: Timeout | None = None
     """Of one attempt."""
+    queue_timeout: Timeout | None = None
+    """How long a job that could start may wait for a slot before it fails; the DAG's if left out."""
     retries: Retries | None = None
     priority: PriorityName | None = None
     """The DAG's if left out."""
@@ -243,6 +267,9 @@ class DAGSpec(Part):
     """The order of leasing within the pool."""
     timeout: Timeout | None = None
     """Of a run, from its start."""
+    queue_timeout: Timeout | None = None
+    """How long a job that could start may wait for a slot before it fails; no limit if left out. A retry's time counts
+    from the end of its back-off."""
     termination_grace_period: Duration | None = None
     """Between SIGTERM and SIGKILL of a job that is stopped or out of time; 30s if left out."""
     params: Params | None = None

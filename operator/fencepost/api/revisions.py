@@ -13,12 +13,21 @@ from fencepost.api.dag_models import DAGSpec, Retries, Task
 from fencepost.api.times import parse_duration
 from fencepost.api.validation import parse
 from fencepost.core import definition as core
-from fencepost.core.definition import Definition, Priority, RetryPolicy
+from fencepost.core.definition import Definition, Priority, RetryPolicy, SuccessThreshold
 from fencepost.core.names import content_hash
 from fencepost.core.problems import Problem
 from fencepost.core.rules import Rule
 
-DEFINITION_FIELDS = ("params", "pool", "priority", "retries", "tasks", "terminationGracePeriod", "timeout")
+DEFINITION_FIELDS = (
+    "params",
+    "pool",
+    "priority",
+    "queueTimeout",
+    "retries",
+    "tasks",
+    "terminationGracePeriod",
+    "timeout",
+)
 """Of a DAG's spec: what changes how a run goes. What only decides when and whether there is one makes no revision."""
 
 
@@ -44,7 +53,7 @@ def definition_of(spec: DAGSpec) -> Definition:
     priority = Priority.parse(spec.priority)
     grace = spec.termination_grace_period
     return Definition(
-        tasks=tuple(_task(task, retries, priority) for task in spec.tasks),
+        tasks=tuple(_task(task, retries, priority, spec.queue_timeout) for task in spec.tasks),
         pool=spec.pool,
         timeout_s=_seconds(spec.timeout),
         **({} if grace is None else {"grace_s": parse_duration(grace)}),
@@ -52,7 +61,7 @@ def definition_of(spec: DAGSpec) -> Definition:
     )
 
 
-def _task(task: Task, retries: RetryPolicy, priority: Priority) -> core.Task:
+def _task(task: Task, retries: RetryPolicy, priority: Priority, queue_timeout: str | None) -> core.Task:
     return core.Task(
         name=task.name,
         command=tuple(task.command),
@@ -61,8 +70,11 @@ def _task(task: Task, retries: RetryPolicy, priority: Priority) -> core.Task:
         args=tuple(task.args or ()),
         env=tuple((each.name, each.value) for each in task.env or ()),
         count=None if task.for_each is None else task.for_each.count,
+        success_threshold=None if task.for_each is None else _threshold(task.for_each.success_threshold),
+        fail_fast=task.for_each is not None and task.for_each.fail_fast is True,
         max_parallel=task.max_parallel,
         timeout_s=_seconds(task.timeout),
+        queue_timeout_s=_seconds(task.queue_timeout or queue_timeout),
         retries=retries if task.retries is None else _retries(task.retries, retries),
         priority=priority if task.priority is None else Priority.parse(task.priority),
     )
@@ -79,7 +91,16 @@ def _retries(written: Retries | None, over: RetryPolicy) -> RetryPolicy:
         factor=over.factor if backoff is None or backoff.factor is None else backoff.factor,
         cap_s=over.cap_s if backoff is None or backoff.cap is None else parse_duration(backoff.cap),
         jitter=over.jitter if backoff is None or backoff.jitter is None else backoff.jitter,
+        retry_on=over.retry_on if written.retry_on is None else tuple(written.retry_on),
+        fail_on=over.fail_on if written.fail_on is None else tuple(written.fail_on),
+        loss_limit=over.loss_limit if written.loss_limit is None else written.loss_limit,
     )
+
+
+def _threshold(written: int | str | None) -> SuccessThreshold | None:
+    if isinstance(written, str):
+        return SuccessThreshold(int(written.removesuffix("%")), is_percent=True)
+    return None if written is None else SuccessThreshold(written)
 
 
 def _seconds(duration: str | None) -> float | None:

@@ -8,6 +8,7 @@ A field that the API promises and that does nothing yet is `Later`: it stays in 
 without a word what it does not know, and any value for it is refused by name.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -27,6 +28,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from fencepost.api.times import parse_duration, parse_time
+from fencepost.core.definition import FAN_OUT_MAX
 
 LATER_KEY = "x-fencepost-later"
 """In a JSON schema: the converter replaces it by a rule that refuses the field and names its path."""
@@ -143,6 +145,30 @@ Timeout = Annotated[
     Field(json_schema_extra=rules(rule("!self.matches('^(0+(h|m|s|ms))+$')", "must be longer than 0s"))),
 ]
 """A span longer than nothing."""
+
+PERCENT_PATTERN = r"^([0-9]|[1-9][0-9]|100)%$"
+
+
+def _check_int_or_percent(value: Any) -> Any:
+    is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= FAN_OUT_MAX
+    if not is_number and not (isinstance(value, str) and re.fullmatch(PERCENT_PATTERN, value)):
+        raise unfit(f"{str(value)[:80]!r} is neither a number nor a percentage", "write one such as 8 or 80%")
+    return value
+
+
+IntOrPercent = Annotated[
+    Any,
+    AfterValidator(_check_int_or_percent),
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "minimum": 0,
+            "maximum": FAN_OUT_MAX,
+            "pattern": PERCENT_PATTERN,
+        }
+    ),
+]
+"""A number from 0 to the largest fan-out, or a share such as `80%`."""
 
 Time = Annotated[str, AfterValidator(_check_time), Field(json_schema_extra={"format": "date-time"})]
 """An RFC 3339 time."""

@@ -26,7 +26,7 @@ _KEPT = frozenset(
         "type", "format", "enum", "pattern", "description", "required",
         "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
         "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type",
-        "x-kubernetes-preserve-unknown-fields", RULES_KEY,
+        "x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string", RULES_KEY,
     }
 )  # fmt: skip
 _BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}

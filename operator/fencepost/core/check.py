@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
+from fencepost.core.attempts import retry_problems
 from fencepost.core.cron import Cron, parse_cron
 from fencepost.core.dag_spec import DagSpec
 from fencepost.core.definition import RUN_BYTES_MAX, Definition, Task
@@ -16,6 +17,7 @@ from fencepost.core.problems import Problem
 from fencepost.core.run_size import run_bytes_max
 from fencepost.core.schedule import Schedule
 from fencepost.core.substitution import check_references
+from fencepost.core.thresholds import threshold_problems
 
 ZoneOf = Callable[[str], ZoneInfo | None]
 """The zone of an IANA name, or None: the caller knows where zone data is kept."""
@@ -43,6 +45,8 @@ def check_dag(spec: DagSpec, zone_of: ZoneOf) -> CheckedDag | list[Problem]:
     if zone is None:
         fact = f"{asked.time_zone!r} is no time zone"
         problems.append(Problem("InvalidTimeZone", "spec.schedule.timeZone", fact, "use an IANA name: Europe/Berlin"))
+    problems += retry_problems(spec.definition)
+    problems += threshold_problems(spec.definition)
     problems += _reference_problems(spec.definition)
     problems += _size_problems(spec.definition)
     if problems or isinstance(graph, list) or zone is None:

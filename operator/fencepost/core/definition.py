@@ -14,6 +14,8 @@ COMMAND_BYTES_MAX = 8 * 1024
 FAN_OUT_MAX = 10_000
 TASKS_MAX = 5_000
 RUN_BYTES_MAX = 256 * 1024
+LOSS_LIMIT_DEFAULT = 5
+"""How many workers a job may lose before it is given up; counted apart from its own failures."""
 
 
 class Priority(IntEnum):
@@ -45,6 +47,19 @@ class RetryPolicy:
     cap_s: float = 600.0
     jitter: float = 0.1
     """Share of the delay, 0 to 1, by which it is moved up or down, hashed from the execution id and the attempt."""
+    retry_on: tuple[int, ...] = ()
+    """If not empty, only an attempt that failed with one of these exit codes is followed by another."""
+    fail_on: tuple[int, ...] = ()
+    """An attempt that failed with one of these exit codes is the last."""
+    loss_limit: int = LOSS_LIMIT_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessThreshold:
+    """How many jobs of a fan-out must succeed: a number of them, or a share of all."""
+
+    number: int
+    is_percent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +75,15 @@ class Task:
     env: tuple[tuple[str, str], ...] = ()
     count: int | None = None
     """Jobs in its fan-out; None for an ordinary task of one job."""
+    success_threshold: SuccessThreshold | None = None
+    """When a fan-out has succeeded; None: when all of its jobs have."""
+    fail_fast: bool = False
+    """What is left of a fan-out is cancelled as soon as it can no longer succeed."""
     max_parallel: int | None = None
     timeout_s: float | None = None
     """Of one attempt."""
+    queue_timeout_s: float | None = None
+    """How long a job that could start waits for a slot before it fails."""
     retries: RetryPolicy = RetryPolicy()
     priority: Priority = Priority.NORMAL
 

@@ -13,6 +13,7 @@ from fencepost.core.intervals import EMPTY, IntervalSet
 from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase, move_job
 from fencepost.core.run_state import Lease, Result, RunState, TaskState, Waiting
+from fencepost.core.thresholds import fails_fast, has_succeeded
 
 FAILURES_KEPT = 10
 """Jobs whose failure a run describes; the others are only counted."""
@@ -53,8 +54,12 @@ class Draft:
         return self.tasks.get(task.name, _NOTHING).ended_count >= task.size
 
     def succeeded(self, task: Task) -> bool:
-        """Whether all jobs of the task have ended well."""
-        return self.tasks.get(task.name, _NOTHING).count(JobPhase.SUCCEEDED) >= task.size
+        """Whether all jobs of the task have ended, and enough of them well."""
+        return has_succeeded(task, self.tasks.get(task.name, _NOTHING), task.size)
+
+    def fails_fast(self, task: Task) -> bool:
+        """Whether what is left of the task is to be cancelled."""
+        return fails_fast(task, self.tasks.get(task.name, _NOTHING), task.size)
 
     def last_end_s(self, task: Task) -> float | None:
         """The latest end of an attempt of the task, by the workers' clocks."""
@@ -67,6 +72,29 @@ class Draft:
     def count(self, task: Task, phase: JobPhase) -> int:
         """Jobs of the task that ended in this phase."""
         return self.tasks.get(task.name, _NOTHING).count(phase)
+
+    def queued_s(self, task: Task) -> float | None:
+        """Since when its jobs that have never been leased wait for a slot, as far as that is noted."""
+        return self.tasks.get(task.name, _NOTHING).queued_s
+
+    def note_queued(self, task: Task, moment_s: float | None) -> None:
+        """From this moment on they wait; None: none of them does."""
+        state = replace(self.tasks.get(task.name, _NOTHING), queued_s=moment_s)
+        if state == _NOTHING:
+            self.tasks.pop(task.name, None)
+        else:
+            self.tasks[task.name] = state
+
+    def tasks_let_go(self) -> frozenset[str]:
+        """Tasks of which a job has ended, or is no longer leased: another may come in its place."""
+        leases = (job.task for job in self.stored.leases if job not in self.leases)
+        waiting = (job.task for job in self.stored.waiting if job not in self.waiting)
+        return frozenset((*leases, *waiting))
+
+    def waiting_of(self, task: Task) -> list[JobKey]:
+        """Jobs of the task that have been leased before and are to be leased again, by index."""
+        jobs = (JobKey(task.name, index) for index in sorted(self._busy.get(task.name, ())))
+        return [job for job in jobs if job in self.waiting]
 
     def total(self, phase: JobPhase) -> int:
         """Jobs of the run that ended in this phase."""
@@ -102,24 +130,32 @@ class Draft:
 
     def end_unleased(self, task: Task, phase: JobPhase) -> None:
         """All jobs of the task that have neither ended nor a lease end in this phase (Skipped or Cancelled)."""
-        busy = self._busy.get(task.name, set())
-        for index in sorted(busy):
-            job = JobKey(task.name, index)
-            if job in self.waiting:
-                move_job(JobPhase.QUEUED, phase)
-                del self.waiting[job]
-                busy.discard(index)
+        for job in self.waiting_of(task):
+            self.end_waiting(job, phase)
+        self.end_idle(task, JobPhase.PENDING, phase)
+
+    def end_waiting(self, job: JobKey, phase: JobPhase) -> None:
+        """A job that was to be leased again has ended in this phase."""
+        move_job(JobPhase.QUEUED, phase)
+        del self.waiting[job]
+        self._busy[job.task].discard(job.index)
+        self._end(job.task, phase, IntervalSet.of([job.index]))
+
+    def end_idle(self, task: Task, old: JobPhase, phase: JobPhase) -> IntervalSet:
+        """The jobs of the task that have never been leased, all of them in phase `old`, have ended in `phase`."""
         rest = IntervalSet.of(self.idle(task))
         if rest:
-            move_job(JobPhase.PENDING, phase)
+            move_job(old, phase)
             self._end(task.name, phase, rest)
+            self.note_queued(task, None)
+        return rest
 
     def note_times(self, task: str, result: Result) -> None:
         """Widen the task's span by what a result tells."""
         old = self.tasks.get(task, _NOTHING)
         starts = [moment for moment in (old.first_start_s, result.started_at_s) if moment is not None]
         ends = [moment for moment in (old.last_end_s, result.ended_at_s) if moment is not None]
-        self.tasks[task] = TaskState(old.ended, min(starts, default=None), max(ends, default=None))
+        self.tasks[task] = replace(old, first_start_s=min(starts, default=None), last_end_s=max(ends, default=None))
 
     def note_failure(self, job: JobKey, fact: str, output: str = "") -> None:
         """Keep why this job failed for good, and as much of the end of its output as there is room for."""
@@ -130,7 +166,7 @@ class Draft:
     def _end(self, task: str, phase: JobPhase, indices: IntervalSet) -> None:
         old = self.tasks.get(task, _NOTHING)
         ended = {**old.ended, phase: old.ended.get(phase, EMPTY).union(indices)}
-        self.tasks[task] = TaskState(ended, old.first_start_s, old.last_end_s)
+        self.tasks[task] = replace(old, ended=ended)
         self.done += len(indices)
 
 

@@ -15,7 +15,7 @@ class RunPhase(StrEnum):
     RUNNING = "Running"
     """At least one job has been leased, and not every job has ended."""
     SUCCEEDED = "Succeeded"
-    """Every job has ended, and none of them Failed or Cancelled."""
+    """Every job has ended, and none of them Failed or Cancelled, or no more than successThreshold allows."""
     FAILED = "Failed"
     """Every job has ended, at least one of them Failed; or the run could not be carried out at all."""
     CANCELLED = "Cancelled"
@@ -55,7 +55,7 @@ class JobPhase(StrEnum):
     SKIPPED = "Skipped"
     """Its rule can no longer be met by how its parents ended."""
     CANCELLED = "Cancelled"
-    """The run was cancelled or ran out of time before it ended."""
+    """Before it ended, the run was cancelled or ran out of time, or its fan-out could not succeed any more."""
 
     @property
     def ended(self) -> bool:

@@ -13,13 +13,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import assert_never
 
+from fencepost.core.attempts import refusal_of_retry
 from fencepost.core.definition import Definition, Task
 from fencepost.core.draft import Draft
 from fencepost.core.graph import Graph
 from fencepost.core.names import JobKey, execution_id
 from fencepost.core.phases import JobPhase, RunPhase, move_run
 from fencepost.core.placement import Demand, Grant
-from fencepost.core.retry import LOSSES_MAX, retry_delay_s
+from fencepost.core.queue_time import expire_queued
+from fencepost.core.retry import retry_delay_s
 from fencepost.core.run_size import jobs_open_max
 from fencepost.core.run_state import Lease, Outcome, Result, RunState, Waiting
 from fencepost.core.standing import Standing, take_stock
@@ -64,10 +66,16 @@ class RunPlan:
     """Jobs that could start now."""
     stopping: bool = False
     """Every lease that is left is to be stopped."""
+    tasks_stopping: frozenset[str] = frozenset()
+    """Every lease of these tasks is to be stopped: they can no longer succeed, and fail fast."""
     wake_at_s: float | None = None
     """Unix seconds at which another plan is due though nothing else happens."""
     failed: tuple[JobKey, ...] = ()
     """Jobs that failed for good in this plan."""
+
+    def stops(self, job: JobKey) -> bool:
+        """Whether this job, if it is leased, is to be stopped."""
+        return self.stopping or job.task in self.tasks_stopping
 
 
 def advance_run(state: RunState, graph: Graph, definition: Definition, facts: RunFacts, now_s: float) -> RunPlan:
@@ -82,10 +90,17 @@ def advance_run(state: RunState, graph: Graph, definition: Definition, facts: Ru
 
     # 1. Fold results of the leases on record, then losses, then leases that were taken back.
     failed = _fold(draft, graph, facts, now_s, stopping)
-    # 2. A run that is cancelled or out of time starts nothing more; else what can no longer run is skipped.
-    standing = take_stock(draft, graph, stopping, start_s, now_s)
-    # 3. What is left either could start, or waits for a moment.
-    demands, retry_at_s = _demands(draft, graph, standing, jobs_open_max(definition), now_s)
+    open_max = jobs_open_max(definition)
+    while True:
+        # 2. A run that is cancelled or out of time starts nothing more; else what can no longer run is skipped, and
+        # what is left of a fan-out that fails fast is cancelled.
+        standing = take_stock(draft, graph, stopping, start_s, now_s)
+        # 3. What is left either could start, or waits for a moment, or has waited too long: then look again.
+        demands, retry_at_s = _demands(draft, graph, standing, open_max, now_s)
+        expiry = expire_queued(draft, graph, demands, open_max, now_s)
+        failed += expiry.failed
+        if not expiry.failed:
+            break
     # 4. Where the run stands now, and why.
     phase, reason = _phase(draft, graph, facts.cancelled, timed_out)
     moved = replace(
@@ -99,9 +114,9 @@ def advance_run(state: RunState, graph: Graph, definition: Definition, facts: Ru
         message=_message(draft, definition, reason),
     )
     # 5. When to look again.
-    moments = [moment for moment in (retry_at_s, None if stopping else ends_at_s) if moment is not None]
-    wake_at_s = None if phase.finished else min(moments, default=None)
-    return RunPlan(moved, demands, stopping and not phase.finished, wake_at_s, failed)
+    moments = (retry_at_s, expiry.next_s, None if stopping else ends_at_s)
+    wake_at_s = None if phase.finished else min([each for each in moments if each is not None], default=None)
+    return RunPlan(moved, demands, stopping and not phase.finished, _failing_fast(draft, graph), wake_at_s, failed)
 
 
 def lease_jobs(plan: RunPlan, graph: Graph, grants: Sequence[Grant], now_s: float) -> tuple[RunState, list[Grant]]:
@@ -122,6 +137,8 @@ def lease_jobs(plan: RunPlan, graph: Graph, grants: Sequence[Grant], now_s: floa
         for grant, job in zip(of_task[:used], _next_jobs(draft, graph.tasks[name], used, now_s), strict=True):
             waiting = draft.waiting.get(job, Waiting(1, 0, now_s))
             draft.lease(job, Lease(token, grant.worker, waiting.attempt, waiting.losses, now_s))
+        if used and draft.queued_s(graph.tasks[name]) is not None and not draft.idle_count(graph.tasks[name]):
+            draft.note_queued(graph.tasks[name], None)
     if len(unused) == len(grants):
         return plan.state, unused
     leased = replace(
@@ -130,6 +147,7 @@ def lease_jobs(plan: RunPlan, graph: Graph, grants: Sequence[Grant], now_s: floa
         lease_counter=token,
         leases=draft.leases,
         waiting=draft.waiting,
+        tasks=draft.tasks,
     )
     return leased, unused
 
@@ -143,20 +161,26 @@ def _next_jobs(draft: Draft, task: Task, count: int, now_s: float) -> list[JobKe
 
 
 def _fold(draft: Draft, graph: Graph, facts: RunFacts, now_s: float, stopping: bool) -> tuple[JobKey, ...]:
-    """Settle leases by what is known of them; the jobs that failed for good by it."""
+    """Settle leases by what is known of them; the jobs that failed for good by it.
+
+    A job is told to stop only once it is stored why: so what counts here is which tasks failed fast before.
+    """
     failed: list[JobKey] = []
+    tasks_stopping = _failing_fast(draft, graph)
     for report in facts.reports:
         lease = draft.leases.get(report.job)
         if lease and (lease.worker, lease.token) == (report.worker, report.result.token):
-            failed += _settle(draft, graph, facts, report.job, _meant(report, stopping), now_s, stopping)
+            stops = stopping or report.job.task in tasks_stopping
+            failed += _settle(draft, graph, facts, report.job, _meant(report, stops), now_s, stops)
     for job, lease in list(draft.leases.items()):
+        stops = stopping or job.task in tasks_stopping
         if lease.worker in facts.workers_lost:
-            failed += _lose(draft, job, lease, now_s, stopping)
-        elif (job, lease.token) in facts.withdrawn and stopping:
+            failed += _lose(draft, graph, job, lease, now_s, stops)
+        elif (job, lease.token) in facts.withdrawn and stops:
             draft.end_leased(job, JobPhase.CANCELLED)
         elif (job, lease.token) in facts.withdrawn:
             silent = Result(lease.token, Outcome.TIMED_OUT, None, None, None, "its worker did not stop it in time")
-            failed += _settle(draft, graph, facts, job, silent, now_s, stopping)
+            failed += _settle(draft, graph, facts, job, silent, now_s, stops)
         elif (job, lease.token) in facts.refused:
             draft.requeue(job, Waiting(lease.attempt, lease.losses, now_s))
     return tuple(failed)
@@ -181,13 +205,14 @@ def _settle(
         case Outcome.HANDED_BACK:
             draft.requeue(job, Waiting(lease.attempt, lease.losses, now_s))
         case Outcome.STOPPED:
-            return _lose(draft, job, lease, now_s, stopping)
+            return _lose(draft, graph, job, lease, now_s, stopping)
         case Outcome.INVALID:
             return _fail(draft, job, result)
         case Outcome.FAILED | Outcome.TIMED_OUT:
             policy = graph.tasks[job.task].retries
-            if stopping or lease.attempt > policy.limit:
-                return _fail(draft, job, result)
+            refusal = "" if stopping else refusal_of_retry(policy, lease.attempt, result)
+            if refusal is not None:
+                return _fail(draft, job, result, refusal)
             delay_s = retry_delay_s(policy, lease.attempt, execution_id(facts.run_uid, job))
             draft.requeue(job, Waiting(lease.attempt + 1, lease.losses, now_s + delay_s))
         case _:
@@ -195,24 +220,32 @@ def _settle(
     return []
 
 
-def _fail(draft: Draft, job: JobKey, result: Result) -> list[JobKey]:
+def _fail(draft: Draft, job: JobKey, result: Result, why_no_retry: str = "") -> list[JobKey]:
     draft.end_leased(job, JobPhase.FAILED)
     code = "" if result.exit_code is None else f" exit {result.exit_code}"
-    draft.note_failure(job, f"{result.outcome}{code}", result.message)
+    why = f", not tried again as {why_no_retry}" if why_no_retry else ""
+    draft.note_failure(job, f"{result.outcome}{code}{why}", result.message)
     return [job]
 
 
-def _lose(draft: Draft, job: JobKey, lease: Lease, now_s: float, stopping: bool) -> list[JobKey]:
+def _lose(draft: Draft, graph: Graph, job: JobKey, lease: Lease, now_s: float, stopping: bool) -> list[JobKey]:
     """Its worker is gone, or stopped it though nobody here asked: not the job's failure, but not for ever either."""
+    limit = graph.tasks[job.task].retries.loss_limit
     if stopping:
         draft.end_leased(job, JobPhase.CANCELLED)
-    elif lease.losses >= LOSSES_MAX:
+    elif lease.losses >= limit:
         draft.end_leased(job, JobPhase.FAILED)
-        draft.note_failure(job, f"WorkerLost: {lease.losses + 1} workers were lost under it, {LOSSES_MAX} are allowed")
+        draft.note_failure(job, f"WorkerLost: it has lost {lease.losses + 1} of its workers, lossLimit allows {limit}")
         return [job]
     else:
         draft.requeue(job, Waiting(lease.attempt, lease.losses + 1, now_s))
     return []
+
+
+def _failing_fast(draft: Draft, graph: Graph) -> frozenset[str]:
+    """Tasks of which some jobs are still leased though nothing that they do can make the task succeed."""
+    leased = {job.task for job in draft.leases}
+    return frozenset(name for name in leased if draft.fails_fast(graph.tasks[name]))
 
 
 def _demands(
@@ -241,22 +274,24 @@ def _phase(draft: Draft, graph: Graph, cancelled: bool, timed_out: bool) -> tupl
         reason = "Cancelling" if cancelled else "TimingOut" if timed_out else ""
         return draft.stored.phase, reason
     assert not draft.leases, "every job has ended and a lease is outstanding"
-    cut_short, failed = draft.total(JobPhase.CANCELLED), draft.total(JobPhase.FAILED)
+    cut_short = any(draft.count(task, JobPhase.CANCELLED) for task in graph.order if not draft.fails_fast(task))
+    failed = draft.total(JobPhase.FAILED)
     if cancelled and (cut_short or failed):
         return RunPhase.CANCELLED, "Cancelled"
     if cut_short:
         return RunPhase.FAILED, "RunTimedOut"
-    if failed:
+    if any(draft.count(task, JobPhase.FAILED) and not draft.succeeded(task) for task in graph.order):
         return RunPhase.FAILED, "JobsFailed"
-    return RunPhase.SUCCEEDED, "AllSucceeded"
+    return RunPhase.SUCCEEDED, "EnoughSucceeded" if failed else "AllSucceeded"
 
 
 def _message(draft: Draft, definition: Definition, reason: str) -> str:
     """One sentence for a person; empty where the phase says it all."""
-    if reason == "JobsFailed" and draft.failures:
+    if reason in ("JobsFailed", "EnoughSucceeded") and draft.failures:
         job, text = min(draft.failures.items())
         others = draft.total(JobPhase.FAILED) - 1
-        return f"job {job} failed: {text}" + (f" (and {others} more)" if others else "")
+        allowed = "as many as successThreshold asks for succeeded, though " if reason == "EnoughSucceeded" else ""
+        return f"{allowed}job {job} failed: {text}" + (f" (and {others} more)" if others else "")
     if reason in ("RunTimedOut", "TimingOut") and definition.timeout_s is not None:
         return f"the run took longer than its timeout of {definition.timeout_s:g} s; raise spec.timeout or shorten it"
     if reason == "Cancelling":

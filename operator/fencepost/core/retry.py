@@ -8,9 +8,6 @@ import hashlib
 
 from fencepost.core.definition import RetryPolicy
 
-LOSSES_MAX = 5
-"""How many workers a job may lose before it is given up; counted apart from its own failures."""
-
 
 def retry_delay_s(policy: RetryPolicy, failures: int, execution_id: str) -> float:
     """Seconds to wait after the `failures`-th failure (1 for the first); never above cap plus its jitter."""

@@ -21,10 +21,12 @@ _FIXED_BYTES = 4096
 """Metadata, spec without params, and the fields of a status that there is one of; the message stands there thrice."""
 _TASK_BYTES = 54
 """A task of one job: `"":"Succeeded=0 @-63935596800.000+315537897599.999",` for whatever times a worker may claim."""
+_QUEUED_BYTES = 21
+"""When its jobs began to wait for a slot: ` queued@315537897599.999`, kept with a queueTimeout."""
 _FAN_OUT_BYTES = 84
 """The same with all four phases, without indices."""
-_OPEN_JOB_BYTES = 118
-"""A lease: four digits of an index, ten of a token, a worker's name of full length, attempt `101+5` and time."""
+_OPEN_JOB_BYTES = 119
+"""A lease: four digits of an index, ten of a token, a worker's name of full length, attempt `101+99` and time."""
 _FAILURE_BYTES = FAILURE_BYTES_MAX + 12
 
 
@@ -53,10 +55,11 @@ def _settled_bytes(definition: Definition) -> int:
 
 def _task_bytes(task: Task) -> int:
     """A task's string in the worst case: no two of its indices that follow each other have ended alike."""
+    name = len(task.name) + (0 if task.queue_timeout_s is None else _QUEUED_BYTES)
     if task.count is None:
-        return len(task.name) + _TASK_BYTES
+        return name + _TASK_BYTES
     digits = sum(max(0, task.count - first) for first in (0, 10, 100, 1000))
-    return len(task.name) + _FAN_OUT_BYTES + digits + task.count
+    return name + _FAN_OUT_BYTES + digits + task.count
 
 
 def _name_length_max(definition: Definition) -> int:

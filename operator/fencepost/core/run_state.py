@@ -58,6 +58,9 @@ class TaskState:
     first_start_s: float | None = None
     """Unix seconds, by the workers' clocks, of the first attempt that a result tells of."""
     last_end_s: float | None = None
+    queued_s: float | None = None
+    """Unix seconds, by a leader's clock: since when its jobs that have never been leased wait for a slot. Kept only
+    where a `queueTimeout` counts from it."""
 
     @property
     def ended_count(self) -> int:

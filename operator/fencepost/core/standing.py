@@ -35,7 +35,7 @@ def take_stock(draft: Draft, graph: Graph, stopping: bool, start_s: float, now_s
     for task in graph.order:
         # 1. What its parents mean for it.
         verdict = judge(task.rule, (standing.outcomes.get(parent) for parent in task.depends_on))
-        if stopping:
+        if stopping or draft.fails_fast(task):
             draft.end_unleased(task, JobPhase.CANCELLED)
         elif verdict is Verdict.SKIP:
             draft.end_unleased(task, JobPhase.SKIPPED)

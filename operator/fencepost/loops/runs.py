@@ -13,6 +13,7 @@ from fencepost.apply.writers import Next
 from fencepost.core.intents import Announce, Authority, WriteRun
 from fencepost.core.names import UID_PREFIX_LENGTH, JobKey, RunKey, mailbox_key
 from fencepost.core.phases import JobPhase, RunPhase
+from fencepost.core.plan_run import RunPlan
 from fencepost.core.plan_workers import token_of
 from fencepost.core.record_check import foreign_job
 from fencepost.core.run_spec import RunSpec
@@ -87,7 +88,7 @@ class Runs:
     ) -> Next | float:
         """A run's write has been stored: deliver what it leases, and count. What its writer is to do next."""
         state = decision.state
-        self._deliver(view, authority, compiled, state, decision.plan.stopping)
+        self._deliver(view, authority, compiled, state, decision.plan)
         self._desk.close(decision.grants)
         self._desk.hold(view.dag, view.key, len(state.leases))
         self._count(view, before, state)
@@ -141,7 +142,7 @@ class Runs:
         facts = gather_facts(view.key, view.uid, state.leases, authority, cancelled, world.workers, self._mailboxes)
         decision = decide(self._desk, view.dag, view.key, compiled, state, facts, world.clock.now_s())
         if not self._worth_writing(view.key, view.state, decision.state):
-            self._deliver(view, authority, compiled, state, decision.plan.stopping)
+            self._deliver(view, authority, compiled, state, decision.plan)
             self._desk.close(decision.grants)
             self._desk.hold(view.dag, view.key, len(state.leases))
             return self._next_look(view.key, decision)
@@ -279,15 +280,13 @@ class Runs:
         self._world.runs.upsert(written)
         self._own_write = False
 
-    def _deliver(
-        self, view: RunView, authority: Authority, compiled: Compiled, state: RunState, stopping: bool
-    ) -> None:
+    def _deliver(self, view: RunView, authority: Authority, compiled: Compiled, state: RunState, plan: RunPlan) -> None:
         """See to it that every lease on record stands in its worker's mailbox."""
-        order = Order.STOP if stopping else Order.RUN
         for job, lease in state.leases.items():
             key = mailbox_key(view.key, view.uid, job)
+            order = Order.STOP if plan.stops(job) else Order.RUN
 
-            def entry(job: JobKey = job, lease: Lease = lease) -> Entry:
+            def entry(job: JobKey = job, lease: Lease = lease, order: Order = order) -> Entry:
                 return self._entry(view, compiled, state, job, lease, order)
 
             self._mailboxes.ensure(authority, lease.worker, key, lease.token, order, entry)

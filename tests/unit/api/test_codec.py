@@ -122,12 +122,13 @@ def test_the_schema_takes_every_status_that_is_written(state: RunState) -> None:
 @given(MOMENTS_S, st.integers(0, 10**7), st.integers(0, 10**7))
 def test_a_tasks_span_reads_back_to_the_millisecond(run_start_s: float, offset_ms: int, span_ms: int) -> None:
     start_s = run_start_s + offset_ms / 1000
-    task = TaskState({}, start_s, start_s + span_ms / 1000)
+    task = TaskState({}, start_s, start_s + span_ms / 1000, queued_s=start_s)
 
     read = codec.decode_task(codec.encode_task(task, run_start_s), run_start_s)
 
     assert read.first_start_s == pytest.approx(task.first_start_s, abs=0.002)
     assert read.last_end_s == pytest.approx(task.last_end_s, abs=0.002)
+    assert read.queued_s == pytest.approx(task.queued_s, abs=0.002)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +148,7 @@ def test_a_tasks_span_reads_back_to_the_millisecond(run_start_s: float, offset_m
         (lambda text: codec.decode_task(text, 0.0), "Succeeded"),
         (lambda text: codec.decode_task(text, 0.0), "Happy=0-3"),
         (lambda text: codec.decode_task(text, 0.0), "@later"),
+        (lambda text: codec.decode_task(text, 0.0), "queued@now"),
     ],
 )
 def test_what_cannot_be_read_raises_a_value_error(decode: Callable[[str], Any], text: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from fencepost.api.read import check_run, read_dag, read_pool, read_run_spec, read_worker
 from fencepost.core.cron import Gap, Overlap
 from fencepost.core.dag_spec import Concurrency, DagSpec
-from fencepost.core.definition import Definition, Priority, RetryPolicy, Task
+from fencepost.core.definition import Definition, Priority, RetryPolicy, SuccessThreshold, Task
 from fencepost.core.names import DagKey, spread_offset_s
 from fencepost.core.placement import PoolSpec
 from fencepost.core.problems import Problem
@@ -152,6 +152,49 @@ def test_a_schedule_is_read_with_its_moments_in_whole_seconds() -> None:
     assert read(a_dag(schedule={"at": CREATED})).schedule == ScheduleSpec(at=(CREATED_S,))
 
 
+def test_a_task_has_the_rules_by_exit_code_of_the_dag_but_for_those_it_has_itself() -> None:
+    spec = read(
+        a_dag(
+            a_task("same"),
+            a_task("other", retries={"retryOn": [75]}),
+            a_task("any", retries={"retryOn": [], "failOn": [2]}),
+            retries={"retryOn": [1, 137], "lossLimit": 2},
+        )
+    )
+
+    assert [(t.retries.retry_on, t.retries.fail_on, t.retries.loss_limit) for t in spec.definition.tasks] == [
+        ((1, 137), (), 2),
+        ((75,), (), 2),
+        ((), (2,), 2),
+    ]
+
+
+def test_a_task_waits_for_a_slot_as_long_as_the_dag_says_unless_it_says_otherwise() -> None:
+    spec = read(a_dag(a_task("same"), a_task("other", queueTimeout="90s"), queueTimeout="1h"))
+
+    assert [task.queue_timeout_s for task in spec.definition.tasks] == [3600, 90]
+    assert read(a_dag()).definition.tasks[0].queue_timeout_s is None
+
+
+@pytest.mark.parametrize(
+    ("written", "want"),
+    [(None, None), (0, SuccessThreshold(0)), (8, SuccessThreshold(8)), ("80%", SuccessThreshold(80, is_percent=True))],
+)
+def test_a_fan_out_has_succeeded_when_as_many_have_as_it_says(written: object, want: SuccessThreshold | None) -> None:
+    threshold = {} if written is None else {"successThreshold": written}
+    [task] = read(a_dag(a_task(forEach={"count": 10, **threshold}))).definition.tasks
+
+    assert (task.success_threshold, task.fail_fast) == (want, False)
+    assert read(a_dag(a_task(forEach={"count": 1, "failFast": True}))).definition.tasks[0].fail_fast
+
+
+@pytest.mark.parametrize("written", ["101%", "08%", "8", "%", -1, 10_001, True, 1.5, []])
+def test_a_threshold_that_is_neither_a_number_nor_a_percentage_is_refused(written: object) -> None:
+    dag = a_dag(a_task(forEach={"count": 10, "successThreshold": written}))
+
+    assert problem_of(dag) == ("InvalidValue", "spec.tasks[0].forEach.successThreshold")
+
+
 def test_a_task_has_the_retries_of_the_dag_but_for_what_it_says_itself() -> None:
     spec = read(
         a_dag(
@@ -245,6 +288,10 @@ def test_what_is_not_supported_yet_is_refused_by_name_and_never_ignored(spec: di
         ({"params": {"a b": "1"}}, "InvalidValue", "spec.params"),
         ({"params": {"a": 1}}, "InvalidValue", "spec.params.a"),
         ({"priority": "urgent"}, "InvalidValue", "spec.priority"),
+        ({"retries": {"retryOn": [0]}}, "InvalidValue", "spec.retries.retryOn[0]"),
+        ({"retries": {"failOn": [256]}}, "InvalidValue", "spec.retries.failOn[0]"),
+        ({"retries": {"lossLimit": 100}}, "InvalidValue", "spec.retries.lossLimit"),
+        ({"queueTimeout": "0s"}, "InvalidValue", "spec.queueTimeout"),
         ({"retries": {"limit": -1}}, "InvalidValue", "spec.retries.limit"),
         ({"retries": {"backoff": {"jitter": 1.5}}}, "InvalidValue", "spec.retries.backoff.jitter"),
         ({"suspend": "yes"}, "InvalidValue", "spec.suspend"),

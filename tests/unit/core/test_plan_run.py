@@ -2,11 +2,10 @@
 
 import pytest
 
-from fencepost.core.definition import Priority
+from fencepost.core.definition import LOSS_LIMIT_DEFAULT, Priority
 from fencepost.core.phases import JobPhase, RunPhase
 from fencepost.core.placement import Demand, Grant
 from fencepost.core.plan_run import Report, advance_run, lease_jobs
-from fencepost.core.retry import LOSSES_MAX
 from fencepost.core.run_size import JOBS_OPEN_MAX
 from fencepost.core.run_state import Outcome, RunState, Waiting
 from tests.unit.support.builders import NOW_S, RUN, a_definition, a_graph, a_job, a_result, a_task
@@ -291,14 +290,48 @@ def test_a_result_that_came_before_its_worker_was_lost_counts() -> None:
 
 def test_a_job_that_loses_too_many_workers_is_given_up() -> None:
     run = RunStage(a_task("a"))
-    for losses in range(LOSSES_MAX + 1):
+    for losses in range(LOSS_LIMIT_DEFAULT + 1):
         run.plan_all(f"w{losses}")
         run.lost.add(f"w{losses}")
 
     plan = run.plan()
 
     assert plan.failed == (a_job("a"),)
-    assert run.state.message == "job a/0 failed: WorkerLost: 6 workers were lost under it, 5 are allowed"
+    assert run.state.message == "job a/0 failed: WorkerLost: it has lost 6 of its workers, lossLimit allows 5"
+
+
+def test_how_many_workers_a_job_may_lose_is_its_tasks_to_say() -> None:
+    run = RunStage(a_task("a", retries=9, loss_limit=0))
+    run.plan_all()
+    run.lost.add("w1")
+
+    run.plan()
+
+    assert run.state.message == "job a/0 failed: WorkerLost: it has lost 1 of its workers, lossLimit allows 0"
+
+
+def test_an_exit_code_that_no_retry_helps_fails_the_job_at_once_and_says_so() -> None:
+    run = RunStage(a_task("a", retries=9, fail_on=(2,)))
+    run.plan_all()
+    run.says("a", Outcome.FAILED, exit_code=2)
+
+    run.plan()
+
+    assert run.state.message == "job a/0 failed: Failed exit 2, not tried again as exit code 2 is in failOn"
+
+
+def test_losses_of_workers_use_up_no_retries_and_failures_no_losses() -> None:
+    run = RunStage(a_task("a", retries=1, loss_limit=1))
+    run.plan_all("w1")
+    run.lost.add("w1")
+    run.plan_all("w2")
+    run.says("a", Outcome.FAILED, exit_code=1)
+    run.plan()
+    run.now_s += 10
+
+    run.plan_all("w3")
+
+    assert (run.lease("a").attempt, run.lease("a").losses) == (2, 1)
 
 
 def test_a_job_that_its_worker_stopped_unasked_counts_as_lost() -> None:

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from fencepost.api.codec import encode_run_status
-from fencepost.core.definition import Task
+from fencepost.core.definition import LOSS_LIMIT_DEFAULT, Task
 from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase, RunPhase
 from fencepost.core.placement import Grant
 from fencepost.core.plan_run import RunPlan, advance_run, lease_jobs
-from fencepost.core.retry import LOSSES_MAX
 from fencepost.core.run_state import Lease, Outcome, RunState
 from tests.unit.support.builders import NOW_S, RUN, a_result, a_task, stored
 from tests.unit.support.run_stage import RunStage
@@ -182,7 +181,9 @@ class AnyRun(RuleBasedStateMachine):
                 return JobPhase.CANCELLED
             case Outcome.STOPPED:
                 self.losses[job] = self.losses.get(job, 0) + 1
-                return JobPhase.FAILED if lease.losses == LOSSES_MAX else (lease.attempt, lease.losses + 1, now_s)
+                return (
+                    JobPhase.FAILED if lease.losses == LOSS_LIMIT_DEFAULT else (lease.attempt, lease.losses + 1, now_s)
+                )
             case _ if stopping:
                 return JobPhase.FAILED
             case _:
@@ -219,7 +220,7 @@ class AnyRun(RuleBasedStateMachine):
             task = graph.tasks[job.task]
             assert lease.token == after.lease_counter > max([old.token for old in self.given.get(job, [])], default=0)
             assert lease.attempt == self.own_failures.get(job, 0) + 1 <= task.retries.limit + 1
-            assert lease.losses == self.losses.get(job, 0) <= LOSSES_MAX
+            assert lease.losses == self.losses.get(job, 0) <= LOSS_LIMIT_DEFAULT
             wait = planned.waiting.get(job)
             assert wait is None or wait.not_before_s <= self.stage.now_s
             for parent in self.ancestors(task):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fencepost.api.dag_models import LOSSES_MAX
 from fencepost.api.objects import run_object
 from fencepost.core.definition import FAN_OUT_MAX, RUN_BYTES_MAX, Definition, Task
 from fencepost.core.draft import FAILURES_KEPT, Draft
@@ -17,7 +18,6 @@ from fencepost.core.intervals import IntervalSet
 from fencepost.core.names import WORKER_NAME_LENGTH_MAX, DagKey, JobKey, RunKey
 from fencepost.core.phases import ENDED_PHASES, JobPhase, RunPhase
 from fencepost.core.plan_run import Report, RunFacts, advance_run
-from fencepost.core.retry import LOSSES_MAX
 from fencepost.core.run_size import JOBS_OPEN_MAX, JOBS_OPEN_MIN, jobs_open_max, run_bytes_max
 from fencepost.core.run_state import Lease, Outcome, RunState, TaskState, Trigger
 from tests.unit.support.builders import NOW_S, RUN_UID, a_definition, a_graph, a_result, a_task
@@ -35,7 +35,8 @@ def worst_run(definition: Definition, output: str = "\x01" * 1024, *, done: bool
     draft = Draft(RunState(RunPhase.RUNNING, epoch=TOKEN_MAX, lease_counter=TOKEN_MAX, start_s=NOW_S))
     for task in definition.tasks:
         ended = {phase: IntervalSet.of(alternate(task, place, open_jobs)) for place, phase in enumerate(ENDED_PHASES)}
-        draft.tasks[task.name] = TaskState({p: i for p, i in ended.items() if len(i)}, YEAR_1_S, YEAR_9999_S)
+        queued_s = None if task.queue_timeout_s is None else YEAR_9999_S
+        draft.tasks[task.name] = TaskState({p: i for p, i in ended.items() if len(i)}, YEAR_1_S, YEAR_9999_S, queued_s)
     draft.done = len(jobs) - len(open_jobs)
     worker = "w" * WORKER_NAME_LENGTH_MAX
     draft.leases = {job: Lease(TOKEN_MAX, worker, ATTEMPTS_MAX, LOSSES_MAX, NOW_S + 0.123) for job in open_jobs}
@@ -100,8 +101,18 @@ def test_no_run_grows_beyond_what_was_computed(definition: Definition, character
         a_definition(*[a_task(f"t{number}", count=300) for number in range(60)]),
         a_definition(a_task("load", count=3000), params=(("query", "\x01é" * 2000),)),
         a_definition(a_task("a")),
+        a_definition(*[a_task(f"step-{number}", queue_timeout_s=60.0) for number in range(2000)]),
     ],
-    ids=["long name, wide", "wide", "2000 tasks", "long names", "60 fan-outs", "large params", "one job"],
+    ids=[
+        "long name, wide",
+        "wide",
+        "2000 tasks",
+        "long names",
+        "60 fan-outs",
+        "large params",
+        "one job",
+        "2000 that may wait too long",
+    ],
 )
 def test_even_the_largest_run_stays_within_its_object(definition: Definition) -> None:
     for state in (worst_run(definition), worst_run(definition, done=True)):

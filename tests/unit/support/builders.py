@@ -18,9 +18,13 @@ RUN = RunKey("analytics", "nightly-etl-1796043600")
 DAG = DagKey("analytics", "nightly-etl")
 
 
+POLICY_FIELDS = ("retry_on", "fail_on", "loss_limit")
+
+
 def a_task(name: str, *parents: str, retries: int = 0, **more: Any) -> Task:
     """A task of one job, unless `count` says otherwise; its back-off is 10 s, 20 s, 40 s and so on, without jitter."""
-    return Task(name, ("true",), parents, retries=RetryPolicy(retries, jitter=0.0), **more)
+    policy = RetryPolicy(retries, jitter=0.0, **{field: more.pop(field) for field in POLICY_FIELDS if field in more})
+    return Task(name, ("true",), parents, retries=policy, **more)
 
 
 def a_definition(*tasks: Task, **more: Any) -> Definition:
