@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from fencepost.api.dag_models import DAGSpec
 from fencepost.api.pool_models import WorkerPoolSpec
 from fencepost.api.revisions import definition_of
+from fencepost.api.rounds import read_marks, read_rerun
 from fencepost.api.run_models import DAGRunSpec
 from fencepost.api.schedule_models import Schedule
 from fencepost.api.schema import NAME_LENGTH_MAX
@@ -106,6 +107,9 @@ def read_run_spec(run: Mapping[str, Any]) -> RunSpec | list[Problem]:
             revision=_typed(str, spec.get("revision", "")),
             params=tuple(_texts(spec.get("params", {})).items()),
             cancel=_typed(bool, spec.get("cancel", False)),
+            round=_typed(int, spec.get("round", 0)),
+            rerun=read_rerun(spec),
+            marks=read_marks(spec),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return [_garbled(error)]

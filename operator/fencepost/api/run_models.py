@@ -22,9 +22,7 @@ from fencepost.api.schema import (
     Conditions,
     Count,
     LaterFlag,
-    LaterObject,
     Name,
-    OnlyNow,
     Part,
     Time,
     rule,
@@ -34,6 +32,11 @@ from fencepost.core.names import DAG_NAME_LENGTH_MAX
 
 ENTRIES_MAX = 20_000
 """Of one map in a status. What binds is the size of the whole object; this only bounds what the server estimates."""
+
+ROUND_MAX = 1_000_000
+OVERRIDES_MAX = 64
+RERUN_TASKS_MAX = 64
+INDICES_LENGTH_MAX = 1024
 
 Label = Annotated[str, StringConstraints(max_length=63)]
 Leases = Annotated[
@@ -51,10 +54,48 @@ NEVER_DECREASES = rules(
 )
 FIXED = rules(rule("self == oldSelf", "cannot be changed; make another run"))
 FIXED_ONCE_SET = rules(rule("self == oldSelf", "cannot be changed once it is set; make another run"))
+NEVER_TAKEN_BACK = rules(rule("self >= oldSelf", "only grows; what has been asked for is not taken back"))
+OVERRIDES = {
+    **ATOMIC_MAP,
+    **rules(
+        rule(
+            "self.all(job, job.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(/(0|[1-9][0-9]{0,4}))?$'))",
+            "the key of an override is <task>/<index>, or <task> for all its jobs",
+        )
+    ),
+}
+
+
+class Rerun(Part):
+    """What a round runs again. All else keeps its end and its output."""
+
+    round: Annotated[int, Field(ge=1, le=ROUND_MAX)]
+    """The round that this is said of; it is that of spec.round when it is written."""
+    source: Annotated[Literal["Failed", "All", "Jobs"], Field(alias="from")] = "Failed"
+    """Failed: every job that has not succeeded. Jobs: those in `jobs`, and what was skipped below them."""
+    jobs: Annotated[
+        dict[str, Annotated[str, StringConstraints(max_length=INDICES_LENGTH_MAX)]] | None,
+        Field(max_length=RERUN_TASKS_MAX, json_schema_extra=ATOMIC_MAP),
+    ] = None
+    """By task: `*`, or indices such as `0-99,105`."""
+    downstream: bool = False
+    """Run again what depends on those jobs too, though it may have ended well."""
+
+
+class Override(Part):
+    """A job marked by hand: how it ended, whatever it did."""
+
+    phase: Literal["Succeeded", "Failed"]
+    by: Annotated[str, StringConstraints(min_length=1, max_length=256)]
+    """Who says so: the name under which the request is made, and a policy holds it to that."""
+    at: Time | None = None
+    """When, by the clock of whoever says so."""
+    round: Annotated[int, Field(ge=0, le=ROUND_MAX)] = 0
+    """In which round of the run it holds; in later ones it means nothing."""
 
 
 class DAGRunSpec(Part):
-    """Which DAG, for which time, with which params. Fixed once set, apart from cancel."""
+    """Which DAG, for which time, with which params: fixed once set. The rest is what a person may ask of it later."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -69,6 +110,24 @@ class DAGRunSpec(Part):
                 " || (has(self.scheduledTime) && has(self.dagUID) && has(self.revision))",
                 "a run that nobody made by hand names its scheduledTime, dagUID and revision",
                 optionalOldSelf=True,
+            ),
+            rule(
+                f"{CREATED_EARLIER} || (self.round == 0 && !has(self.rerun))",
+                "a run begins with round 0; run it again once it has finished",
+                optionalOldSelf=True,
+            ),
+            rule(
+                "self.round == oldSelf.round || !self.cancel",
+                "a cancelled run is not run again; set spec.cancel to false in the same change",
+            ),
+            rule(
+                "!has(self.rerun) || (has(oldSelf.rerun) && self.rerun == oldSelf.rerun)"
+                " || (self.round > oldSelf.round && self.rerun.round == self.round)",
+                "rerun changes only in the write that raises spec.round, and names that round",
+            ),
+            rule(
+                "!has(self.overrides) || self.overrides.all(job, self.overrides[job].round <= self.round)",
+                "an override holds for the present round (spec.round) and not for a later one",
             ),
         )
     )
@@ -85,11 +144,17 @@ class DAGRunSpec(Part):
     """What `$(run.scheduledTime)` stands for; the time of creation if left out."""
     params: Annotated[Params | None, Field(json_schema_extra=FIXED)] = None
     """Over the DAG's own."""
-    cancel: bool | None = None
-    """Stop every job and end the run as Cancelled."""
+    cancel: bool = False
+    """Stop every job and end the run as Cancelled. Taken back only where a cancelled run is run again."""
     suspend: LaterFlag | None = None
-    round: Annotated[int, OnlyNow((0,))] | None = None
-    overrides: LaterObject | None = None
+    round: Annotated[int, Field(ge=0, le=ROUND_MAX, json_schema_extra=NEVER_TAKEN_BACK)] = 0
+    """Raised by one, it runs a finished run again: the jobs that have not succeeded, unless `rerun` says otherwise."""
+    rerun: Rerun | None = None
+    """What the round runs again."""
+    overrides: Annotated[dict[str, Override] | None, Field(max_length=OVERRIDES_MAX, json_schema_extra=OVERRIDES)] = (
+        None
+    )
+    """Jobs marked by hand, by `task/index`, or by task for all its jobs."""
 
 
 class DAGRunStatus(Part):
@@ -148,8 +213,20 @@ class DAGRun(Part):
                 fieldPath=".status",
             ),
             rule(
-                "!has(self.status) || self.status.round == 0"
-                " || (has(self.spec.round) && self.status.round <= self.spec.round)",
+                "self.spec == oldSelf.spec || ((self.spec.round == oldSelf.spec.round"
+                " || (self.spec.round == oldSelf.spec.round + 1 && has(oldSelf.status)"
+                f" && oldSelf.status.phase in {FINISHED} && oldSelf.status.round == oldSelf.spec.round))"
+                " && (self.spec.cancel || !oldSelf.spec.cancel || self.spec.round > oldSelf.spec.round)"
+                f" && (!has(oldSelf.status) || !(oldSelf.status.phase in {FINISHED})"
+                " || self.spec.round > oldSelf.spec.round"
+                " || (has(self.spec.overrides) == has(oldSelf.spec.overrides)"
+                " && (!has(self.spec.overrides) || self.spec.overrides == oldSelf.spec.overrides))))",
+                "spec.round rises by one, when the run has finished and status.round has reached it; only a write that"
+                " raises it takes spec.cancel back, or changes the overrides of a finished run",
+                fieldPath=".spec",
+            ),
+            rule(
+                "!has(self.status) || self.status.round == 0 || self.status.round <= self.spec.round",
                 "status.round goes no further than spec.round",
                 fieldPath=".status.round",
             ),

@@ -7,11 +7,12 @@ more, so planning a run costs what its record is long.
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import reduce
 
 from fencepost.core.definition import Task
 from fencepost.core.intervals import EMPTY, IntervalSet
 from fencepost.core.names import JobKey
-from fencepost.core.phases import JobPhase, move_job
+from fencepost.core.phases import MARKS, IllegalMoveError, JobPhase, move_job
 from fencepost.core.run_state import Lease, Result, RunState, TaskState, Waiting
 from fencepost.core.thresholds import fails_fast, has_succeeded
 
@@ -149,6 +150,42 @@ class Draft:
             self._end(task.name, phase, rest)
             self.note_queued(task, None)
         return rest
+
+    def unmarked(self, task: Task, indices: IntervalSet, phase: JobPhase) -> IntervalSet:
+        """Those of the task's jobs that have not ended in this phase."""
+        return indices.difference(self.tasks.get(task.name, _NOTHING).ended.get(phase, EMPTY))
+
+    def mark(self, task: Task, indices: IntervalSet, phase: JobPhase) -> None:
+        """These jobs end in this phase wherever they stand, as a person says so."""
+        if phase not in MARKS:
+            raise IllegalMoveError(f"no job is marked {phase} by hand")
+        self.reopen(task, indices)
+        for index in indices:
+            self.leases.pop(JobKey(task.name, index), None)
+            self._busy.get(task.name, set()).discard(index)
+        self._end(task.name, phase, indices)
+
+    def reopen(self, task: Task, indices: IntervalSet) -> None:
+        """These jobs have not ended, and have never been started; those that are leased go on."""
+        for index in self._busy.get(task.name, set()) & set(indices):
+            if self.waiting.pop(JobKey(task.name, index), None) is not None:
+                self._busy[task.name].discard(index)
+        for job in [job for job in self.failures if job.task == task.name and job.index in indices]:
+            del self.failures[job]
+        old = self.tasks.get(task.name)
+        if old is None:
+            return
+        left = {phase: ended.difference(indices) for phase, ended in old.ended.items()}
+        self.done += sum(map(len, left.values())) - old.ended_count
+        if any(left.values()):
+            self.tasks[task.name] = replace(old, ended={phase: ended for phase, ended in left.items() if ended})
+        else:
+            del self.tasks[task.name]
+
+    def ended_in(self, task: Task, *phases: JobPhase) -> IntervalSet:
+        """The task's jobs that ended in one of these phases."""
+        ended = self.tasks.get(task.name, _NOTHING).ended
+        return reduce(IntervalSet.union, (ended.get(phase, EMPTY) for phase in phases), EMPTY)
 
     def note_times(self, task: str, result: Result) -> None:
         """Widen the task's span by what a result tells."""

@@ -80,6 +80,32 @@ class IntervalSet:
                 lasts.append(last)
         return IntervalSet(tuple(firsts), tuple(lasts))
 
+    def difference(self, other: "IntervalSet") -> "IntervalSet":
+        """The numbers of this set that are not in the other."""
+        if not self._size or not other._size:
+            return self
+        firsts: list[int] = []
+        lasts: list[int] = []
+        cut = 0
+        for first, last in zip(self._firsts, self._lasts, strict=True):
+            while cut < len(other._lasts) and other._lasts[cut] < first:
+                cut += 1
+            start, within = first, cut
+            while within < len(other._firsts) and other._firsts[within] <= last:
+                if start < other._firsts[within]:
+                    firsts.append(start)
+                    lasts.append(other._firsts[within] - 1)
+                start = other._lasts[within] + 1
+                within += 1
+            if start <= last:
+                firsts.append(start)
+                lasts.append(last)
+        return IntervalSet(tuple(firsts), tuple(lasts))
+
+    def intersection(self, other: "IntervalSet") -> "IntervalSet":
+        """The numbers of both sets."""
+        return self.difference(self.difference(other))
+
     def gaps(self, size: int) -> Iterator[int]:
         """The numbers of range(size) that are not in the set, ascending; lazy, so the first few cost little."""
         start = 0

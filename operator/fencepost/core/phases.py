@@ -36,7 +36,7 @@ RUN_MOVES: dict[RunPhase, frozenset[RunPhase]] = {
     RunPhase.FAILED: frozenset(),
     RunPhase.CANCELLED: frozenset(),
 }
-"""Exception: a person raises `spec.round`; then a finished run goes back to Running in one write (a later feature)."""
+"""Exception: a person raises `spec.round`; then `again` takes a finished run up once more, in one write."""
 
 
 class JobPhase(StrEnum):
@@ -80,7 +80,11 @@ JOB_MOVES: dict[JobPhase, frozenset[JobPhase]] = {
     JobPhase.SKIPPED: frozenset(),
     JobPhase.CANCELLED: frozenset(),
 }
-"""Exception: marking a job by hand (`spec.overrides`) moves it from any phase to an ended one (later)."""
+"""Two exceptions, both a person's wish: another round opens jobs that had ended, and a job that is marked by hand
+(`spec.overrides`) goes from any phase to one of `MARKS`."""
+
+MARKS = (JobPhase.SUCCEEDED, JobPhase.FAILED)
+"""What a job can be marked as by hand."""
 
 
 class IllegalMoveError(Exception):
@@ -92,6 +96,13 @@ def move_run(old: RunPhase, new: RunPhase) -> RunPhase:
     if new is not old and new not in RUN_MOVES[old]:
         raise IllegalMoveError(f"a run cannot go from {old} to {new}")
     return new
+
+
+def again(old: RunPhase, leased_before: bool) -> RunPhase:
+    """Where a run goes on that a person runs again; IllegalMoveError while it has not finished."""
+    if not old.finished:
+        raise IllegalMoveError(f"a run that is {old} cannot begin another round")
+    return RunPhase.RUNNING if leased_before else RunPhase.PENDING
 
 
 def move_job(old: JobPhase, new: JobPhase) -> JobPhase:

@@ -8,8 +8,8 @@ grants into leases. The two results together are one write, and that write is th
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import assert_never
 
@@ -17,12 +17,14 @@ from fencepost.core.attempts import refusal_of_retry
 from fencepost.core.definition import Definition, Task
 from fencepost.core.draft import Draft
 from fencepost.core.graph import Graph
+from fencepost.core.marks import obey_marks
 from fencepost.core.names import JobKey, execution_id
 from fencepost.core.phases import JobPhase, RunPhase, move_run
 from fencepost.core.placement import Demand, Grant
 from fencepost.core.queue_time import expire_queued
 from fencepost.core.retry import retry_delay_s
 from fencepost.core.run_size import jobs_open_max
+from fencepost.core.run_spec import Mark
 from fencepost.core.run_state import Lease, Outcome, Result, RunState, Waiting
 from fencepost.core.standing import Standing, take_stock
 
@@ -55,6 +57,8 @@ class RunFacts:
     """(job, token) of leases whose entry we took out of a live worker's mailbox after it did not obey a stop."""
     refused: Collection[tuple[JobKey, int]] = frozenset()
     """(job, token) of leases that found no slot in their worker's mailbox and were never delivered."""
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    """Jobs that a person has marked: `spec.overrides`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,8 @@ class RunPlan:
     """Every lease that is left is to be stopped."""
     tasks_stopping: frozenset[str] = frozenset()
     """Every lease of these tasks is to be stopped: they can no longer succeed, and fail fast."""
+    marked: frozenset[JobKey] = frozenset()
+    """Leased jobs that are to be stopped because a person has marked them."""
     wake_at_s: float | None = None
     """Unix seconds at which another plan is due though nothing else happens."""
     failed: tuple[JobKey, ...] = ()
@@ -75,7 +81,7 @@ class RunPlan:
 
     def stops(self, job: JobKey) -> bool:
         """Whether this job, if it is leased, is to be stopped."""
-        return self.stopping or job.task in self.tasks_stopping
+        return self.stopping or job.task in self.tasks_stopping or job in self.marked
 
 
 def advance_run(state: RunState, graph: Graph, definition: Definition, facts: RunFacts, now_s: float) -> RunPlan:
@@ -88,6 +94,8 @@ def advance_run(state: RunState, graph: Graph, definition: Definition, facts: Ru
     timed_out = ends_at_s is not None and now_s >= ends_at_s
     stopping = facts.cancelled or timed_out
 
+    # 0. A person's word goes before a worker's.
+    marked = obey_marks(draft, graph, facts.marks, _over(draft, facts)) if facts.marks else frozenset()
     # 1. Fold results of the leases on record, then losses, then leases that were taken back.
     failed = _fold(draft, graph, facts, now_s, stopping)
     open_max = jobs_open_max(definition)
@@ -116,7 +124,8 @@ def advance_run(state: RunState, graph: Graph, definition: Definition, facts: Ru
     # 5. When to look again.
     moments = (retry_at_s, expiry.next_s, None if stopping else ends_at_s)
     wake_at_s = None if phase.finished else min([each for each in moments if each is not None], default=None)
-    return RunPlan(moved, demands, stopping and not phase.finished, _failing_fast(draft, graph), wake_at_s, failed)
+    stopping_now = stopping and not phase.finished
+    return RunPlan(moved, demands, stopping_now, _failing_fast(draft, graph), marked, wake_at_s, failed)
 
 
 def lease_jobs(plan: RunPlan, graph: Graph, grants: Sequence[Grant], now_s: float) -> tuple[RunState, list[Grant]]:
@@ -168,8 +177,7 @@ def _fold(draft: Draft, graph: Graph, facts: RunFacts, now_s: float, stopping: b
     failed: list[JobKey] = []
     tasks_stopping = _failing_fast(draft, graph)
     for report in facts.reports:
-        lease = draft.leases.get(report.job)
-        if lease and (lease.worker, lease.token) == (report.worker, report.result.token):
+        if _answers(report, draft.leases.get(report.job)):
             stops = stopping or report.job.task in tasks_stopping
             failed += _settle(draft, graph, facts, report.job, _meant(report, stops), now_s, stops)
     for job, lease in list(draft.leases.items()):
@@ -184,6 +192,21 @@ def _fold(draft: Draft, graph: Graph, facts: RunFacts, now_s: float, stopping: b
         elif (job, lease.token) in facts.refused:
             draft.requeue(job, Waiting(lease.attempt, lease.losses, now_s))
     return tuple(failed)
+
+
+def _over(draft: Draft, facts: RunFacts) -> set[JobKey]:
+    """Leased jobs whose worker has answered, or can do nothing more about them."""
+    over = {report.job for report in facts.reports if _answers(report, draft.leases.get(report.job))}
+    for job, lease in draft.leases.items():
+        held = (job, lease.token)
+        if lease.worker in facts.workers_lost or held in facts.withdrawn or held in facts.refused:
+            over.add(job)
+    return over
+
+
+def _answers(report: Report, lease: Lease | None) -> bool:
+    """Whether a result is the word on this lease."""
+    return lease is not None and (lease.worker, lease.token) == (report.worker, report.result.token)
 
 
 def _meant(report: Report, stopping: bool) -> Result:
@@ -279,7 +302,7 @@ def _phase(draft: Draft, graph: Graph, cancelled: bool, timed_out: bool) -> tupl
     if cancelled and (cut_short or failed):
         return RunPhase.CANCELLED, "Cancelled"
     if cut_short:
-        return RunPhase.FAILED, "RunTimedOut"
+        return RunPhase.FAILED, "RunTimedOut" if timed_out else "JobsCancelled"
     if any(draft.count(task, JobPhase.FAILED) and not draft.succeeded(task) for task in graph.order):
         return RunPhase.FAILED, "JobsFailed"
     return RunPhase.SUCCEEDED, "EnoughSucceeded" if failed else "AllSucceeded"
@@ -294,6 +317,9 @@ def _message(draft: Draft, definition: Definition, reason: str) -> str:
         return f"{allowed}job {job} failed: {text}" + (f" (and {others} more)" if others else "")
     if reason in ("RunTimedOut", "TimingOut") and definition.timeout_s is not None:
         return f"the run took longer than its timeout of {definition.timeout_s:g} s; raise spec.timeout or shorten it"
+    if reason == "JobsCancelled":
+        cancelled = draft.total(JobPhase.CANCELLED)
+        return f"{cancelled} jobs were cancelled in an earlier round; run them again with rerun --from-failed"
     if reason == "Cancelling":
         return "1 job is being stopped" if len(draft.leases) == 1 else f"{len(draft.leases)} jobs are being stopped"
     return ""

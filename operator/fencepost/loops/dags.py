@@ -136,6 +136,7 @@ class Dags:
             memory is None
             or view.spec is None
             or view.spec.trigger is not Trigger.SCHEDULE
+            or view.spec.round  # of a late write nobody has asked for more
             or view.key in self._creating
             or view.finished
         ):

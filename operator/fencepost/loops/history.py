@@ -110,7 +110,7 @@ class History:
 def _surplus(runs: list[RunView], succeeded_kept: int, failed_kept: int) -> list[RunView]:
     """The runs beyond what is kept, oldest first. A run that cannot be read is kept until a person looks."""
     ended = sorted(
-        (run for run in runs if run.state is not None and run.state.phase.finished),
+        (run for run in runs if run.state is not None and run.finished),
         key=lambda run: (run.state.finish_s or 0.0) if run.state is not None else 0.0,
     )
     good = [run for run in ended if run.state is not None and run.state.phase is RunPhase.SUCCEEDED]

@@ -11,11 +11,12 @@ from dataclasses import replace
 from fencepost.apply.executor import Answer, Written
 from fencepost.apply.writers import Next
 from fencepost.core.intents import Announce, Authority, WriteRun
-from fencepost.core.names import UID_PREFIX_LENGTH, JobKey, RunKey, mailbox_key
+from fencepost.core.names import UID_PREFIX_LENGTH, DagKey, JobKey, RunKey, mailbox_key
 from fencepost.core.phases import JobPhase, RunPhase
 from fencepost.core.plan_run import RunPlan
 from fencepost.core.plan_workers import token_of
 from fencepost.core.record_check import foreign_job
+from fencepost.core.rounds import admits_round, begin_round, open_jobs
 from fencepost.core.run_spec import RunSpec
 from fencepost.core.run_state import Entry, Lease, Order, RunState
 from fencepost.kube.errors import ApiError
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 
 REASON_DELAY_S = 5.0
 """How long a run must have waited for one reason before that alone is worth a write."""
+ROUND_LOOK_S = 30.0
+"""How often a round that has no room yet is looked at, should nobody have told that there is."""
 LOOK_MAX_S = 300.0
 """The longest a run is left alone that waits for a moment: wall clocks jump, so it is looked at on the way."""
 
@@ -60,13 +63,21 @@ class Runs:
         if view.finished:
             if old is None or not old.finished:
                 self._leave(view)
+                self.touch_rounds(view.dag)
         elif not self._own_write and authority is not None:
             cancelling = view.spec is not None and view.spec.cancel and not (old and old.spec and old.spec.cancel)
             self.touch(view.key, urgent=cancelling)
 
+    def touch_rounds(self, dag: DagKey) -> None:
+        """There may be room for another round of a run of this DAG."""
+        for view in list(self._world.runs.of_dag(dag)):
+            if view.round_due:
+                self.touch(view.key)
+
     def gone(self, view: RunView) -> None:
         """A run's object is gone: its jobs are stopped and its entries leave the mailboxes."""
         self._leave(view)
+        self.touch_rounds(view.dag)
         authority = self._world.shards.authority(view.shard)
         if authority is None:
             return
@@ -106,6 +117,10 @@ class Runs:
             return Next.REST
         dag = self._world.dags.get(view.dag)
         state = view.state or RunState()
+        if view.round_due:
+            if not self._admits_round(view, dag):
+                return ROUND_LOOK_S
+            state = begin_round(state, view.spec.round)
         if not view.spec.revision and not await self._adoptable(dag, authority):
             return await self._postpone(view, authority, state, dag)
         unknown = _unknown_params(view.spec, dag)
@@ -138,8 +153,11 @@ class Runs:
         assert view.spec is not None
         assert view.record is not None
         world = self._world
+        if view.round_due:
+            state = open_jobs(state, compiled.graph, view.spec.rerun)
         cancelled = view.spec.cancel or view.deleting
         facts = gather_facts(view.key, view.uid, state.leases, authority, cancelled, world.workers, self._mailboxes)
+        facts = replace(facts, marks=view.spec.marks)
         decision = decide(self._desk, view.dag, view.key, compiled, state, facts, world.clock.now_s())
         if not self._worth_writing(view.key, view.state, decision.state):
             self._deliver(view, authority, compiled, state, decision.plan)
@@ -158,6 +176,16 @@ class Runs:
         wanted = self.stored(view, authority, compiled, decision, state)
         await self._announce_failures(view, decision)
         return wanted
+
+    def _admits_round(self, view: RunView, dag: DagView | None) -> bool:
+        """Whether the DAG's concurrency lets another round of this run begin. Those that wait are taken in turn, by
+        name, so that two never begin in the same place."""
+        if dag is None or dag.checked is None:
+            return True
+        runs = [run for run in self._world.runs.of_dag(view.dag) if not run.finished]
+        active = sum(not run.round_due for run in runs)
+        ahead = sum(run.round_due and run.key < view.key for run in runs)
+        return admits_round(dag.checked.spec.concurrency_limit, active, ahead)
 
     async def _recover(self, key: RunKey, written: Written) -> Next:
         """After a write that was not stored, or perhaps was: read, and plan from what stands there."""
@@ -335,7 +363,7 @@ class Runs:
             metrics.start_lag(str(view.spec.trigger), self._world.clock.now_s() - due_s)
         for phase in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.SKIPPED, JobPhase.CANCELLED):
             ended = _total(after, phase) - _total(before, phase)
-            if ended:
+            if ended > 0:
                 metrics.jobs_ended(str(phase), ended)
         if after.phase.finished and not before.phase.finished:
             metrics.run_finished(str(after.phase))

@@ -270,6 +270,7 @@ class Scheduler:
 
     def _dag_changed(self, view: DagView, old: DagView | None) -> None:
         self._dags.changed(view, old)
+        self._runs.touch_rounds(view.key)
 
     def _dag_gone(self, view: DagView) -> None:
         self._dags.gone(view)

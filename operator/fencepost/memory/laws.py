@@ -4,6 +4,8 @@ One function a law, and a table from kind to laws. The contract suite breaks eac
 Not here is the rest of the schemas: types, limits, defaults and the pruning of unknown fields.
 """
 
+import re
+
 from fencepost.api.names import DAG_RUNS, DAGS, SHARD_LABEL, WORKERS, Kind
 from fencepost.api.times import parse_time
 from fencepost.core.names import SHARDS_DEFAULT, scheduled_run_name
@@ -17,6 +19,7 @@ MANUAL = Trigger.MANUAL.value
 FIXED = {"dag": None, "trigger": MANUAL, "params": None}
 """Parts of a run's spec that never change, with what they are when left out."""
 SHARDS = frozenset(str(shard) for shard in range(SHARDS_DEFAULT))
+OVERRIDE_KEY = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(/(0|[1-9][0-9]{0,4}))?")
 FIXED_ONCE_SET = ("dagUID", "revision", "scheduledTime")
 
 
@@ -72,6 +75,48 @@ def run_spec_is_fixed(write: Write) -> str | None:
     for name in FIXED_ONCE_SET:
         if name in old and old[name] != new.get(name):
             return f"spec.{name} cannot be changed once it is set; make another run"
+    return None
+
+
+def run_is_asked_again_in_turn(write: Write) -> str | None:
+    """A round begins when the one before has ended, so that no wish is passed over."""
+    if write.old is None or write.old_spec == write.new_spec:
+        return None
+    old_round, new_round = write.old_spec.get("round", 0), write.new_spec.get("round", 0)
+    finished = write.old_status is not None and write.old_status["phase"] in FINISHED
+    taken_up = write.old_status is not None and write.old_status["round"] == old_round
+    if new_round < old_round:
+        return "spec.round only grows; what has been asked for is not taken back"
+    if new_round == old_round and write.old_spec.get("cancel") and not write.new_spec.get("cancel"):
+        return "spec.cancel is taken back only in a write that raises spec.round"
+    if new_round == old_round and finished and write.old_spec.get("overrides") != write.new_spec.get("overrides"):
+        return "a finished run's overrides change only in a write that raises spec.round"
+    if new_round > old_round and not (finished and taken_up and new_round == old_round + 1):
+        return "spec.round rises by one, when the run has finished and status.round has reached it"
+    if new_round > old_round and write.new_spec.get("cancel"):
+        return "a cancelled run is not run again; set spec.cancel to false in the same change"
+    return None
+
+
+def rerun_is_of_its_round(write: Write) -> str | None:
+    """What a round runs again is said when it is asked for."""
+    spec, rerun = write.new_spec, write.new_spec.get("rerun")
+    if write.old is None and (spec.get("round", 0) or rerun):
+        return "a run begins with round 0; run it again once it has finished"
+    if rerun is None or rerun == write.old_spec.get("rerun"):
+        return None
+    if rerun["round"] != spec.get("round", 0) or spec.get("round", 0) == write.old_spec.get("round", 0):
+        return "rerun changes only in the write that raises spec.round, and names that round"
+    return None
+
+
+def overrides_hold_now(write: Write) -> str | None:
+    """A mark for a round that nobody has asked for would lie in wait."""
+    for job, override in (write.new_spec.get("overrides") or NOTHING).items():
+        if not OVERRIDE_KEY.fullmatch(job):
+            return f"the key of an override is <task>/<index>, or <task> for all its jobs, not {job}"
+        if override.get("round", 0) > write.new_spec.get("round", 0):
+            return f"an override holds for the present round (spec.round) and not for a later one ({job})"
     return None
 
 
@@ -177,6 +222,9 @@ LAWS: dict[Kind, tuple[Law, ...]] = {
         run_takes_no_round_that_nobody_asked_for,
         run_finishes_without_leases,
         run_spec_is_fixed,
+        run_is_asked_again_in_turn,
+        rerun_is_of_its_round,
+        overrides_hold_now,
         scheduled_run_is_complete_and_named_by_its_slot,
         labelled_run_has_a_leader,
     ),

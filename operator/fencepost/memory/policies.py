@@ -63,6 +63,15 @@ def definition_is_the_operators(write: Write) -> str | None:
     return None
 
 
+def overrides_name_who_made_them(write: Write) -> str | None:
+    """Who marks a job answers for it."""
+    before = write.old_spec.get("overrides") or {}
+    for job, override in (write.new_spec.get("overrides") or {}).items():
+        if before.get(job) != override and override["by"] != write.identity.user:
+            return f"an override says by whom it was made, and you are {write.identity.user!r} ({job})"
+    return None
+
+
 def run_with_status_has_a_shard(write: Write) -> str | None:
     """A run without the label of a shard would pass every epoch."""
     if write.new_status is not None and label_of(write.new, SHARD_LABEL) not in SHARDS:
@@ -137,6 +146,7 @@ POLICIES: dict[Kind, tuple[Law, ...]] = {
         scheduled_names_are_the_operators,
         shard_label_is_the_operators,
         definition_is_the_operators,
+        overrides_name_who_made_them,
         run_with_status_has_a_shard,
         epoch_is_the_present_one,
     ),

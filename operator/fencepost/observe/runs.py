@@ -1,7 +1,8 @@
 """All DAGRuns as this replica sees them: parsed when they change, indexed by DAG.
 
 A run that has finished keeps only what history and concurrency need: its maps are empty and its object is dropped, so
-that fifty thousand kept runs cost little. A run that cannot be read is held with its problem and planned by nobody.
+that fifty thousand kept runs cost little. One that a person wants to be run again is held whole. A run that cannot be
+read is held with its problem and planned by nobody.
 """
 
 import logging
@@ -13,6 +14,7 @@ from fencepost.api.codec import decode_run_status
 from fencepost.api.read import read_run_spec
 from fencepost.api.times import parse_time
 from fencepost.core.names import DagKey, RunKey, shard_of
+from fencepost.core.rounds import round_due
 from fencepost.core.run_spec import RunSpec
 from fencepost.core.run_state import RunState
 from fencepost.kube.protocol import Obj
@@ -43,8 +45,13 @@ class RunView:
 
     @property
     def finished(self) -> bool:
-        """It takes no part in planning: ended, or set aside."""
-        return bool(self.problem) or (self.state is not None and self.state.phase.finished)
+        """It takes no part in planning: ended with no other round asked for, or set aside."""
+        return bool(self.problem) or (self.state is not None and self.state.phase.finished and not self.round_due)
+
+    @property
+    def round_due(self) -> bool:
+        """It has ended, and a person has asked for another round of it: it counts as active from then on."""
+        return self.spec is not None and self.state is not None and round_due(self.spec, self.state)
 
 
 class RunCache:
@@ -145,7 +152,7 @@ class RunCache:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             view.problem = f"its status cannot be read ({error!r}); delete the run, or restore its status"
             return view
-        if view.state is not None and view.state.phase.finished:
+        if view.state is not None and view.finished:
             view.state = replace(view.state, leases={}, waiting={}, tasks={}, failures={}, message="")
         else:
             view.record = obj

@@ -19,7 +19,7 @@ from fencepost.kube.protocol import Api
 from fencepost.memory.identity import ADMIN, OPERATOR, USER, worker_identity
 from fencepost.memory.server import MemoryServer
 from tests.e2e.contract.objects import shard_lease
-from tests.e2e.support.install import Fencepost
+from tests.e2e.support.install import USER_ACCOUNT, USER_NAMESPACE, Fencepost
 
 POD = "contract-a"
 OTHER_POD = "contract-b"
@@ -45,6 +45,8 @@ class Site:
     namespace: str
     nonce: str
     """Five characters that no other test has: objects in the system namespace are named with it."""
+    user_name: str
+    """Of `user`, as the server knows it."""
     epoch: int = field(default=0, init=False)
     """Of SHARD, once it is led."""
 
@@ -101,6 +103,7 @@ async def site_in_memory() -> AsyncIterator[Site]:
         user=server.client(USER),
         namespace="contract",
         nonce="aaaaa",
+        user_name=USER.user,
     )
 
 
@@ -143,6 +146,7 @@ async def site_on_cluster(identities: Identities, nonce: str) -> AsyncIterator[S
             user=await client(identities.user),
             namespace=f"contract-{nonce}",
             nonce=nonce,
+            user_name=f"system:serviceaccount:{USER_NAMESPACE}:{USER_ACCOUNT}",
         )
         metadata = {"name": site.namespace, "labels": {NAMESPACE_LABEL: ""}}
         await site.admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})

@@ -239,3 +239,97 @@ async def test_a_person_may_still_cancel_a_run_of_an_older_epoch(site: Site) -> 
 async def test_nobody_writes_for_a_shard_that_nobody_leads(site: Site) -> None:
     with pytest.raises(InvalidError):
         await site.operator.create(DAG_RUNS, led_run(site.namespace, shard=15, epoch=1))
+
+
+async def finished(site: Site, **spec: Any) -> Obj:
+    """A run that has ended."""
+    obj = await led(site, phase="Failed", done="1/1")
+    obj["spec"] |= spec
+    return await site.user.replace(DAG_RUNS, obj) if spec else obj
+
+
+async def refused_wish(site: Site, obj: Obj, why: str, **spec: Any) -> None:
+    """A person's change of the spec is refused by the schema; None removes a field."""
+    changed = {name: value for name, value in (obj["spec"] | spec).items() if value is not None}
+    with pytest.raises(InvalidError, match=why):
+        await site.user.replace(DAG_RUNS, {**obj, "spec": changed})
+
+
+async def test_cancel_only_rises_but_for_a_round_of_a_run_that_has_ended(site: Site) -> None:
+    obj = await led(site)
+    obj["spec"]["cancel"] = True
+    obj = await site.user.replace(DAG_RUNS, obj)
+    for taken_back in ({"cancel": False}, {"cancel": None}, {"cancel": False, "round": 1}):
+        await refused_wish(site, obj, "cancel|rises by one", **taken_back)
+    obj["status"]["phase"] = "Cancelled"
+    obj = await site.operator.replace(DAG_RUNS, obj)
+    await refused_wish(site, obj, "cancel", cancel=False)
+    await refused_wish(site, obj, "a cancelled run is not run again", round=1)
+    obj["spec"] |= {"cancel": False, "round": 1}
+    assert (await site.user.replace(DAG_RUNS, obj))["spec"]["round"] == 1
+
+
+async def test_a_round_is_asked_for_of_a_run_that_has_ended_and_one_at_a_time(site: Site) -> None:
+    await refused_wish(site, await led(site), "rises by one", round=1)
+    await site.admin.delete(DAG_RUNS, site.namespace, "etl-by-hand")
+    obj = await finished(site)
+    await refused_wish(site, obj, "rises by one", round=2)
+    obj["spec"]["round"] = 1
+    obj = await site.user.replace(DAG_RUNS, obj)
+    await refused_wish(site, obj, "rises by one", round=2)
+    await refused_wish(site, obj, "only grows", round=0)
+    await refused_wish(site, obj, "only grows|rises by one", round=None)
+
+
+async def test_the_operator_takes_up_a_round_in_one_write_and_the_run_goes_on(site: Site) -> None:
+    obj = await finished(site, round=1)
+    assert "finished run" in await refused_as_invalid(site, obj, phase="Running")
+    obj["status"] |= {"phase": "Running", "round": 1, "leases": LEASE, "leaseCounter": 9}
+    assert (await site.operator.replace(DAG_RUNS, obj))["status"]["phase"] == "Running"
+
+
+async def test_what_a_round_runs_again_is_said_when_it_is_asked_for(site: Site) -> None:
+    obj = await finished(site)
+    await refused_wish(site, obj, "rerun changes only", rerun={"round": 1})
+    await refused_wish(site, obj, "rerun changes only", round=1, rerun={"round": 2})
+    obj["spec"] |= {"round": 1, "rerun": {"round": 1, "from": "Jobs", "jobs": {"only": "*"}}}
+    obj = await site.user.replace(DAG_RUNS, obj)
+    await refused_wish(site, obj, "rerun changes only", rerun={"round": 1, "from": "All"})
+
+
+@pytest.mark.parametrize("spec", [{"round": 1}, {"rerun": {"round": 1}}])
+async def test_a_run_begins_with_round_0(site: Site, spec: Obj) -> None:
+    with pytest.raises(InvalidError, match="begins with round 0"):
+        await site.user.create(DAG_RUNS, run(site.namespace, **spec))
+
+
+async def test_a_mark_names_who_made_it_and_stays_as_it_is_when_others_write(site: Site) -> None:
+    obj = await led(site)
+    for by in ("somebody-else", "system:serviceaccount:fencepost-system:fencepost-operator"):
+        changed = {**obj["spec"], "overrides": {"only/0": {"phase": "Succeeded", "by": by}}}
+        with pytest.raises(ForbiddenError, match="by whom"):
+            await site.user.replace(DAG_RUNS, {**obj, "spec": changed})
+    obj["spec"]["overrides"] = {"only/0": {"phase": "Succeeded", "by": site.user_name}}
+    obj = await site.user.replace(DAG_RUNS, obj)
+    obj["status"] |= {"phase": "Succeeded", "done": "1/1"}
+    obj = await site.operator.replace(DAG_RUNS, obj)
+    assert obj["spec"]["overrides"]["only/0"]["by"] == site.user_name
+    changed = {**obj["spec"], "overrides": {"only/0": {"phase": "Failed", "by": site.user_name}}}
+    with pytest.raises(ForbiddenError, match="by whom"):
+        await site.admin.replace(DAG_RUNS, {**obj, "spec": {**changed, "round": 1}})
+
+
+async def test_a_mark_is_of_a_job_and_of_no_later_round(site: Site) -> None:
+    obj = await led(site)
+    mark = {"phase": "Succeeded", "by": site.user_name}
+    await refused_wish(site, obj, "not for a later one", overrides={"only": {**mark, "round": 1}})
+    for job in ("only/x", "only/", "only/0/0", "Only", "only/00"):
+        await refused_wish(site, obj, "the key of an override", overrides={job: mark})
+
+
+async def test_a_run_that_has_ended_is_marked_only_with_a_round(site: Site) -> None:
+    obj = await finished(site)
+    mark = {"phase": "Succeeded", "by": site.user_name}
+    await refused_wish(site, obj, "overrides", overrides={"only": mark})
+    obj["spec"] |= {"round": 1, "overrides": {"only": {**mark, "round": 1}}}
+    assert (await site.user.replace(DAG_RUNS, obj))["spec"]["round"] == 1

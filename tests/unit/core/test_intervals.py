@@ -25,6 +25,14 @@ def test_a_union_holds_the_numbers_of_either(left: set[int], right: set[int]) ->
     assert IntervalSet.of(left).union(IntervalSet.of(right)) == IntervalSet.of(left | right)
 
 
+@given(NUMBERS, NUMBERS)
+def test_differences_and_intersections_are_those_of_sets(left: set[int], right: set[int]) -> None:
+    one, other = IntervalSet.of(left), IntervalSet.of(right)
+
+    assert one.difference(other) == IntervalSet.of(left - right)
+    assert one.intersection(other) == IntervalSet.of(left & right)
+
+
 @given(NUMBERS, st.integers(0, 45))
 def test_gaps_are_the_numbers_below_a_size_that_are_missing(numbers: set[int], size: int) -> None:
     assert list(IntervalSet.of(numbers).gaps(size)) == sorted(set(range(size)) - numbers)

@@ -89,9 +89,19 @@ class Referee:
                 if job not in after.leases:
                     del self._recorded[_key(obj, job)]
                 yield from self._lease_ended(obj, job, lease, after)
+        if after.round == before.round:
+            yield from self._reopened(spec, before, after)
+        elif not before.phase.finished or after.round != before.round + 1:
+            yield f"round {after.round} began in a run that was {before.phase} in round {before.round}"
+
+    def _reopened(self, spec: Obj, before: RunState, after: RunState) -> Iterator[str]:
+        """Within a round a job ends once, unless a person marks it; then what was skipped below it goes on."""
+        marked = _marked(spec, after.round)
         for job, phase in _ended(before).items():
-            if _ended(after).get(job) is not phase:
-                yield f"{job} had ended as {phase} and is {_ended(after).get(job)} now"
+            now = _ended(after).get(job)
+            goes_on = bool(marked) and phase in (JobPhase.SKIPPED, JobPhase.CANCELLED)
+            if now is not phase and not goes_on and marked.isdisjoint((str(job), job.task)):
+                yield f"{job} had ended as {phase} and is {now} now"
 
     def _lease_ended(self, run: Obj, job: JobKey, lease: Lease, after: RunState) -> Iterator[str]:
         """A lease may end by its result, or when its worker is shut out, or when its entry is gone."""
@@ -104,6 +114,8 @@ class Referee:
         if not reported and not fenced and entry and token_of(entry) == lease.token:
             yield f"{job} was taken from {lease.worker} while its entry stood there unanswered"
         succeeded = reported and result.split(" ")[1] == Outcome.SUCCEEDED
+        if not _marked(run["spec"], after.round).isdisjoint((str(job), job.task)):
+            return
         if _ended(after).get(job) is JobPhase.SUCCEEDED and not succeeded:
             yield f"{job} succeeded and {lease.worker} does not say so under token {lease.token}"
 
@@ -167,6 +179,11 @@ def _ended(state: RunState) -> dict[JobKey, JobPhase]:
         for phase, indices in task.ended.items()
         for index in indices
     }
+
+
+def _marked(spec: Obj, round_: int) -> set[str]:
+    """The jobs, and tasks, that a person has marked in this round."""
+    return {key for key, mark in spec.get("overrides", {}).items() if mark.get("round", 0) == round_}
 
 
 def _entries(worker: Obj) -> dict[str, str]:

@@ -7,8 +7,12 @@ from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase
 from fencepost.core.placement import Grant
 from fencepost.core.plan_run import Report, RunFacts, RunPlan, advance_run, lease_jobs
+from fencepost.core.rounds import begin_round, open_jobs
+from fencepost.core.run_spec import Mark, Rerun
 from fencepost.core.run_state import Lease, Outcome, Result, RunState
 from tests.unit.support.builders import NOW_S, RUN, RUN_UID, a_definition, a_graph, a_job, a_result, stored
+
+FROM_FAILED = Rerun()
 
 
 class RunStage:
@@ -25,11 +29,19 @@ class RunStage:
         self.lost: set[str] = set()
         self.withdrawn: set[tuple[JobKey, int]] = set()
         self.refused: set[tuple[JobKey, int]] = set()
+        self.marks: dict[str, Mark] = {}
 
     def facts(self) -> RunFacts:
         """What is known now."""
         return RunFacts(
-            RUN_UID, self.epoch, self.cancelled, tuple(self.reports), self.lost, self.withdrawn, self.refused
+            RUN_UID,
+            self.epoch,
+            self.cancelled,
+            tuple(self.reports),
+            self.lost,
+            self.withdrawn,
+            self.refused,
+            marks=self.marks,
         )
 
     def look(self) -> RunPlan:
@@ -44,6 +56,14 @@ class RunStage:
         self.state = stored(leased)
         self.reports, self.withdrawn, self.refused = [], set(), set()
         return plan
+
+    def run_again(self, rerun: Rerun = FROM_FAILED) -> None:
+        """A person asks for another round of the finished run, and it is taken up; the next `plan` stores it."""
+        self.state = open_jobs(begin_round(self.state, self.state.round + 1), self.graph, rerun)
+
+    def mark(self, job: str, phase: JobPhase) -> None:
+        """A person marks a job, or all of a task, in the present round."""
+        self.marks[job] = Mark(phase, "eve", self.state.round)
 
     def plan_all(self, worker: str = "w1") -> RunPlan:
         """The same with a slot for every job that could start."""

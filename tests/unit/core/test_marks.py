@@ -1,0 +1,158 @@
+"""Jobs marked by hand: at rest, waiting, running, ended; and what becomes of what depends on them."""
+
+import pytest
+
+from fencepost.core.draft import Draft
+from fencepost.core.intervals import IntervalSet
+from fencepost.core.phases import IllegalMoveError, JobPhase, RunPhase
+from fencepost.core.run_spec import Mark, Rerun, RerunFrom
+from fencepost.core.run_state import Outcome, RunState
+from tests.unit.support.builders import a_job, a_result, a_task
+from tests.unit.support.run_stage import RunStage
+
+FAILED, SUCCEEDED = JobPhase.FAILED, JobPhase.SUCCEEDED
+
+
+def running() -> RunStage:
+    """A run whose job `load` is leased, under its second attempt; `report` waits for it."""
+    stage = RunStage(a_task("load", retries=3), a_task("report", "load"))
+    stage.plan_all()
+    stage.says("load", Outcome.FAILED, 1)
+    stage.plan()
+    stage.now_s += 60
+    stage.plan_all()
+    return stage
+
+
+def test_a_job_that_has_not_begun_ends_as_it_is_marked() -> None:
+    stage = RunStage(a_task("load", count=3), a_task("report", "load"))
+    stage.mark("load/1", SUCCEEDED)
+
+    stage.plan_all()
+
+    assert stage.phase("load/1") is SUCCEEDED
+    assert sorted(map(str, stage.state.leases)) == ["load/0", "load/2"]
+    assert stage.state.done == 1
+
+
+def test_a_job_that_waits_for_its_next_attempt_ends_as_it_is_marked() -> None:
+    stage = RunStage(a_task("load", retries=3), a_task("report", "load"))
+    stage.plan_all()
+    stage.says("load", Outcome.FAILED, 1)
+    stage.plan()
+    stage.mark("load", SUCCEEDED)
+
+    stage.plan_all()
+
+    assert not stage.state.waiting
+    assert [str(job) for job in stage.state.leases] == ["report/0"]
+
+
+def test_a_job_that_runs_is_stopped_first_and_ends_as_marked_whatever_its_worker_answers() -> None:
+    for outcome in Outcome:
+        stage = running()
+        stage.mark("load/0", FAILED if outcome is Outcome.SUCCEEDED else SUCCEEDED)
+
+        plan = stage.plan_all()
+        assert plan.marked == {a_job("load")}
+        assert stage.phase("load") is JobPhase.RUNNING
+
+        stage.says("load", outcome)
+        plan = stage.plan_all()
+        assert not plan.marked
+        assert stage.phase("load") is (FAILED if outcome is Outcome.SUCCEEDED else SUCCEEDED)
+
+
+def test_a_late_result_of_a_marked_job_is_not_accepted() -> None:
+    stage = running()
+    lease = stage.lease("load")
+    stage.mark("load", FAILED)
+    stage.lost.add(lease.worker)
+    stage.plan()
+    assert stage.phase("load") is FAILED
+
+    stage.lost.clear()
+    stage.hears(lease.worker, "load", a_result(lease.token))
+    stage.plan()
+
+    assert stage.phase("load") is FAILED
+
+
+def test_a_worker_that_does_not_answer_the_stop_holds_nothing_up_once_it_has_lost_the_entry() -> None:
+    for where in ("withdrawn", "refused"):
+        stage = running()
+        stage.mark("load", SUCCEEDED)
+        stage.plan()
+        getattr(stage, where).add((a_job("load"), stage.lease("load").token))
+
+        stage.plan_all()
+
+        assert stage.phases(["load", "report"]) == [SUCCEEDED, JobPhase.RUNNING]
+
+
+def test_what_was_skipped_below_a_failed_job_goes_on_when_it_is_marked_succeeded() -> None:
+    stage = RunStage(a_task("load"), a_task("report", "load"), a_task("last", "report"), a_task("slow"))
+    stage.plan_all()
+    stage.says("load", Outcome.FAILED, 1)
+    stage.plan()
+    assert stage.phase("report") is JobPhase.SKIPPED
+
+    stage.mark("load", SUCCEEDED)
+    stage.plan_all()
+
+    assert stage.phases(["load", "report", "last"]) == [SUCCEEDED, JobPhase.RUNNING, JobPhase.PENDING]
+    assert not stage.state.failures
+
+
+def test_a_job_marked_failed_skips_what_depends_on_it_and_says_who_did_it() -> None:
+    stage = RunStage(a_task("load"), a_task("report", "load"))
+    stage.mark("load", FAILED)
+
+    stage.plan()
+
+    assert stage.phases(["load", "report"]) == [FAILED, JobPhase.SKIPPED]
+    assert stage.state.phase is RunPhase.FAILED
+    assert stage.state.message == "job load/0 failed: marked Failed by eve"
+
+
+def test_a_whole_task_is_marked_but_for_the_job_that_has_a_mark_of_its_own() -> None:
+    stage = RunStage(a_task("load", count=4), a_task("idle"))
+    stage.mark("load", SUCCEEDED)
+    stage.mark("load/2", FAILED)
+
+    stage.plan()
+
+    ended = stage.state.tasks["load"].ended
+    assert ended == {SUCCEEDED: IntervalSet.of([0, 1, 3]), FAILED: IntervalSet.of([2])}
+
+
+def test_a_mark_holds_in_its_round_only() -> None:
+    stage = RunStage(a_task("load"), a_task("report", "load"))
+    stage.mark("load", FAILED)
+    stage.plan()
+
+    stage.run_again()
+    stage.plan_all()
+    assert stage.phase("load") is JobPhase.RUNNING
+
+    stage.says("load", Outcome.FAILED, 1)
+    stage.plan()
+    stage.run_again(Rerun(RerunFrom.JOBS))
+    stage.mark("load", SUCCEEDED)
+    stage.plan_all()
+    assert stage.phases(["load", "report"]) == [SUCCEEDED, JobPhase.RUNNING]
+
+
+def test_marks_of_jobs_that_there_are_not_are_passed_over() -> None:
+    stage = RunStage(a_task("load", count=2))
+    stage.marks = {"nonsense/0": Mark(FAILED), "load/2": Mark(FAILED)}
+
+    stage.plan_all()
+
+    assert len(stage.state.leases) == 2
+    assert stage.state.done == 0
+
+
+def test_no_job_is_marked_as_skipped() -> None:
+    with pytest.raises(IllegalMoveError):
+        Draft(RunState()).mark(a_task("load"), IntervalSet.of([0]), JobPhase.SKIPPED)
