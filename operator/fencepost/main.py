@@ -30,7 +30,8 @@ from fencepost.loops.leadership import Leadership
 from fencepost.loops.lease_store import ShardCountError
 from fencepost.loops.pools import follow_pools
 from fencepost.loops.scheduler import Scheduler
-from fencepost.worker.entry import run_worker as run_worker_process
+from fencepost.worker.entry import WorkerProcess
+from fencepost.worker.metrics import WorkerCounters
 from fencepost.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ class Replica:
 
 
 async def _work(args: argparse.Namespace, access: Access) -> int:
-    clock, metrics = SystemClock(), Metrics()
+    clock, metrics = SystemClock(), WorkerCounters(args.slots)
     settings = WorkerSettings(
         pod=args.pod,
         nonce=nonce(),
@@ -214,6 +215,10 @@ async def _work(args: argparse.Namespace, access: Access) -> int:
         drain_timeout_s=args.drain_timeout,
     )
     scratch = Path(args.scratch) if args.scratch else None
-    probes = Probes(args.http_host, args.http_port, alive=str, ready=str, metrics=metrics.text)
-    async with probes, HttpApi(access, clock, component="worker", observer=metrics.api_request) as api:
-        return await run_worker_process(settings, api, clock, metrics, scratch_root=scratch)
+    async with HttpApi(access, clock, component="worker", observer=metrics.api_request) as api:
+        process = WorkerProcess(settings, api, clock, metrics, scratch)
+        probes = Probes(
+            args.http_host, args.http_port, alive=process.stuck, ready=process.unready, metrics=metrics.text
+        )
+        async with probes:
+            return await process.run()

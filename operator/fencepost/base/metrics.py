@@ -17,8 +17,8 @@ QueueSizes = Callable[[], Iterable[tuple[str, int, int, int]]]
 """Pool, jobs that wait, live slots, slots taken; asked at each scrape."""
 
 
-class Metrics:
-    """One process's counters."""
+class ProcessMetrics:
+    """What every process counts: its requests to the API server."""
 
     def __init__(self) -> None:
         self.registry = own = CollectorRegistry()
@@ -31,6 +31,23 @@ class Metrics:
         self._latency = Histogram(
             "fencepost_api_request_seconds", "How long they took.", ("verb",), buckets=LATENCY_BUCKETS_S, registry=own
         )
+
+    def api_request(self, verb: str, kind: object, status: int, seconds: float) -> None:
+        """One request to the API server; `status` 0 where no answer came."""
+        self._requests.labels(verb, str(kind), str(status)).inc()
+        self._latency.labels(verb).observe(seconds)
+
+    def text(self) -> bytes:
+        """Everything, in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class Metrics(ProcessMetrics):
+    """An operator's counters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        own = self.registry
         self._refusals = Counter(
             "fencepost_writes_refused",
             "Writes that a fence refused: 409 stale version, 403 policy, 422 rule.",
@@ -50,16 +67,7 @@ class Metrics:
             buckets=LAG_BUCKETS_S,
             registry=own,
         )
-        self._answers = Counter("fencepost_jobs_answered", "Results given by this worker.", ("outcome",), registry=own)
-        self._undelivered = Counter(
-            "fencepost_results_refused", "Results that this worker could not deliver.", registry=own
-        )
         self._shards = Gauge("fencepost_shards_held", "Shards that this replica plans for.", registry=own)
-
-    def api_request(self, verb: str, kind: object, status: int, seconds: float) -> None:
-        """One request to the API server; `status` 0 where no answer came."""
-        self._requests.labels(verb, str(kind), str(status)).inc()
-        self._latency.labels(verb).observe(seconds)
 
     def refused(self, intent: str, status: int) -> None:
         """A write of this intent was refused."""
@@ -93,14 +101,6 @@ class Metrics:
         """A run has had its first lease this long after its time."""
         self._lag.labels(trigger).observe(max(0.0, seconds))
 
-    def job_answered(self, outcome: str) -> None:
-        """A worker: a job that was started has its result."""
-        self._answers.labels(outcome).inc()
-
-    def result_refused(self) -> None:
-        """A worker: a result's lease had been taken back, or the API server would not have it."""
-        self._undelivered.inc()
-
     def shards_held(self, count: int) -> None:
         """So many shards are planned for now."""
         self._shards.set(count)
@@ -108,10 +108,6 @@ class Metrics:
     def watch_queue(self, sizes: QueueSizes) -> None:
         """Ask this for the pools' queues at each scrape."""
         self.registry.register(_QueueCollector(sizes))
-
-    def text(self) -> bytes:
-        """Everything, in Prometheus' text format."""
-        return generate_latest(self.registry)
 
 
 class _QueueCollector(Collector):

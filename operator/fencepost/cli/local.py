@@ -34,6 +34,7 @@ from fencepost.loops.lease_objects import shard_object
 from fencepost.loops.scheduler import Scheduler
 from fencepost.memory.identity import ADMIN, OPERATOR, worker_identity
 from fencepost.memory.server import MemoryServer
+from fencepost.worker.metrics import WorkerCounters
 from fencepost.worker.output import JobLog
 from fencepost.worker.process import ProcessRunner
 from fencepost.worker.settings import WorkerSettings
@@ -58,11 +59,10 @@ class LocalCluster:
         self._person = self._server.client(ADMIN)
         self._operator = self._server.client(OPERATOR)
         self._pool = pool
-        metrics = Metrics()
         self._scheduler = Scheduler(
             self._operator,
             clock,
-            metrics,
+            Metrics(),
             system_namespace=SYSTEM_NAMESPACE_DEFAULT,
             shards=SHARDS,
             window_s=WINDOW_S,
@@ -74,7 +74,7 @@ class LocalCluster:
         self._worker_name = settings.name
         self._runner = ProcessRunner(settings.name, job_log, os.environ, working_directory=Path.cwd())
         worker_api = self._server.client(worker_identity(WORKER_POD))
-        self._worker = Worker(worker_api, clock, settings, self._runner, metrics)
+        self._worker = Worker(worker_api, clock, settings, self._runner, WorkerCounters(slots))
         self._parts: list[asyncio.Task[NoReturn]] = []
         self._began_at = ""
         """The version of the server before it held anything."""

@@ -38,6 +38,11 @@ class Crew:
         """Whether any job is under way."""
         return bool(self._tasks)
 
+    @property
+    def size(self) -> int:
+        """How many jobs are under way."""
+        return len(self._tasks)
+
     def start(self, key: str, place: MailboxKey, entry: Entry) -> None:
         """Run a job; if its key has one still, that has been killed and is waited for."""
         job = Job(place, entry, self._preparation, self._runner, self._clock)

@@ -23,16 +23,29 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 log = logging.getLogger(__name__)
 
 
-async def run_worker(
-    settings: WorkerSettings, api: Api, clock: Clock, metrics: WorkerMetrics, *, scratch_root: Path | None = None
-) -> int:
-    """Run until asked to end, or lost; the exit code of the process. Jobs print to its standard output.
+class WorkerProcess:
+    """This process as a worker. Jobs print to its standard output."""
 
-    `scratch_root`: where folders of jobs are made. RegistrationRefusedError if the cluster does not know such workers.
-    """
-    job_log = JsonJobLog(sys.stdout.fileno(), clock)
-    runner = ProcessRunner(settings.name, job_log, os.environ, scratch_root=scratch_root)
-    worker = Worker(api, clock, settings, runner, metrics)
+    def __init__(
+        self, settings: WorkerSettings, api: Api, clock: Clock, metrics: WorkerMetrics, scratch_root: Path | None = None
+    ) -> None:
+        """`scratch_root`: where the folders of jobs are made."""
+        self._job_log = JsonJobLog(sys.stdout.fileno(), clock)
+        self._runner = ProcessRunner(settings.name, self._job_log, os.environ, scratch_root=scratch_root)
+        self._worker = Worker(api, clock, settings, self._runner, metrics)
+        self.unready = self._worker.unready
+        self.stuck = self._worker.stuck
+
+    async def run(self) -> int:
+        """Until asked to end, or lost; the exit code. RegistrationRefusedError if the cluster knows no such workers."""
+        try:
+            return await _run_until_signalled(self._worker)
+        finally:
+            self._runner.close()
+            self._job_log.close()
+
+
+async def _run_until_signalled(worker: Worker) -> int:
     loop = asyncio.get_running_loop()
     asked = False
 
@@ -51,5 +64,3 @@ async def run_worker(
     finally:
         for number in SIGNALS:
             loop.remove_signal_handler(number)
-        runner.close()
-        job_log.close()

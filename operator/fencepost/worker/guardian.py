@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from fencepost.worker import guardian_process
+from fencepost.worker.scratch import Scratch
 
 MARKER_VARIABLE: Final = "FENCEPOST_WORKER"
 DEAF_TO: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
@@ -25,10 +26,12 @@ log = logging.getLogger(__name__)
 class Guardian:
     """Sees to it that no job outlives its worker. From the first `ensure` to `close`."""
 
-    def __init__(self, worker: str) -> None:
+    def __init__(self, worker: str, scratch: Scratch) -> None:
+        """`scratch`: removed as well when the worker has gone."""
         self.marker = {MARKER_VARIABLE: worker}
         """To be put into the environment of each job."""
         self._worker = worker
+        self._scratch = scratch
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -63,7 +66,7 @@ class Guardian:
     def _spawn(self) -> subprocess.Popen[bytes]:
         script = str(Path(guardian_process.__file__))
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", script, f"{MARKER_VARIABLE}={self._worker}"],
+            [sys.executable, "-I", "-S", script, f"{MARKER_VARIABLE}={self._worker}", str(self._scratch.path)],
             env={},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -1,6 +1,7 @@
-"""Run as a process of its own: it waits for its worker's end, then kills whatever the worker's jobs have left.
+"""Run as a process of its own: it waits for its worker's end, then kills whatever the worker's jobs have left, and
+removes the folder in which they worked.
 
-    python -I -S guardian_process.py FENCEPOST_WORKER=<name>        (standard input: a pipe that the worker holds)
+    python -I -S guardian_process.py FENCEPOST_WORKER=<name> FOLDER   (standard input: a pipe that the worker holds)
 
 The pipe is at its end when the worker has gone, however it went. From then on each process whose environment holds the
 marker is killed, again and again until two looks in a row have found none: one that is just being started shows up in
@@ -45,10 +46,14 @@ def kill_marked(marker: bytes) -> None:
 
 
 def main() -> None:
-    """Wait, then kill."""
+    """Wait, kill, and clear up."""
+    marker, folder = sys.argv[1:]
     while os.read(0, 1):
         pass
-    kill_marked(os.fsencode(sys.argv[1]))
+    kill_marked(os.fsencode(marker))
+    from shutil import rmtree  # only now: it takes memory, and a guardian lives as long as its worker
+
+    rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

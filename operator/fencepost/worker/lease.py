@@ -53,6 +53,8 @@ class LeaseKeeper:
         self._lease = lease
         self._renewed_at_s = renewed_at_s
         self._mailbox_seen = mailbox_seen
+        self.looked_at_s = clock.steady_s()
+        """When trust was looked at last: the pulse of the worker's loop."""
 
     @property
     def trust_left_s(self) -> float:
@@ -72,6 +74,7 @@ class LeaseKeeper:
     async def watch_trust(self) -> None:
         """Returns never; WorkerLostError when trust has ended."""
         while (left_s := self.trust_left_s) > 0:
+            self.looked_at_s = self._clock.steady_s()
             await self._clock.sleep(min(left_s, TRUST_LOOK_S))
         raise WorkerLostError(
             f"Lease {self._settings.name} could not be renewed for {self._settings.trust_s - left_s:.1f} s: "

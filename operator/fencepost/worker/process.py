@@ -15,7 +15,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -33,6 +32,7 @@ from fencepost.worker.runner import (
     Launch,
     RunnerBusyError,
 )
+from fencepost.worker.scratch import Scratch
 
 OUTPUT_NAME: Final = "fencepost-output"
 """The file in a job's folder whose content becomes its output."""
@@ -58,19 +58,16 @@ class ProcessRunner:
         """`environment` is the worker's own, of which jobs get a little. `scratch_root`: where the folders of jobs are
         made; None: the system's place for temporary files. `working_directory`: None: each job in its own folder."""
         self._log = log
-        self.guardian = Guardian(worker)
+        self._scratch = Scratch(worker, scratch_root)
+        self.guardian = Guardian(worker, self._scratch)
         self._environment = inherited_environment(environment)
-        self._scratch = tempfile.mkdtemp(prefix=f"{worker}-", dir=scratch_root)
         self._working_directory = working_directory
-        self._started_count = 0
 
     async def start(self, launch: Launch) -> "ProcessJob":
         """Start a job; it sees its output file in FENCEPOST_OUTPUT."""
-        self._started_count += 1
-        folder = f"{self._scratch}/{self._started_count}"
         try:
             self.guardian.ensure()
-            os.mkdir(folder, mode=0o700)
+            folder = self._scratch.folder()
             read_end, write_end = os.pipe()
         except OSError as error:
             raise RunnerBusyError(f"the worker has no means to start a job: {error}") from error
@@ -99,7 +96,7 @@ class ProcessRunner:
     def close(self) -> None:
         """Kill what jobs have left behind, and remove their folders."""
         self.guardian.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.close()
 
     def _spawn(self, launch: Launch, folder: str, output: int) -> subprocess.Popen[bytes]:
         # Ours come last: a task cannot take the marker off its own processes.

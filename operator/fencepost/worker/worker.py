@@ -32,6 +32,8 @@ from fencepost.worker.settings import WorkerSettings
 
 WATCH_RETRY_FIRST_S: Final = 0.2
 WATCH_RETRY_MAX_S: Final = 10.0
+STUCK_S: Final = 10.0
+"""Longer than this without a look at its own trust, and the worker's loop is taken for stuck."""
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +65,10 @@ class Worker:
         self._changed = asyncio.Event()
         self._drain_asked = asyncio.Event()
         self._hurried = False
+        self._keeper: LeaseKeeper | None = None
+        """From the registration on."""
+        self._end = ""
+        """Why it is a worker no more."""
 
     def drain(self) -> None:
         """Take nothing new, let running jobs end, answer for all, and end."""
@@ -73,6 +79,21 @@ class Worker:
         self._hurried = True
         self._changed.set()
         self.drain()
+
+    def unready(self) -> str:
+        """Why it takes no jobs, for a readiness probe; empty when it does."""
+        if self._end:
+            return self._end
+        if self._keeper is None:
+            return f"worker {self._settings.name} has not registered yet"
+        return f"worker {self._settings.name} is draining" if self._drain_asked.is_set() else ""
+
+    def stuck(self) -> str:
+        """Why it should be restarted, for a liveness probe; empty while its loop makes progress."""
+        if self._keeper is None:
+            return ""
+        silent_s = self._clock.steady_s() - self._keeper.looked_at_s
+        return f"the worker has made no progress for {silent_s:.0f} s" if silent_s > STUCK_S else ""
 
     async def run(self) -> WorkerEnd:
         """From registration to the end. RegistrationRefusedError if the two do not fit together."""
@@ -85,7 +106,7 @@ class Worker:
         # It may have entries already: an earlier try may have made it, and its answer been lost.
         for action in self._mailbox.read(entries_of(registration.worker)):
             self._act(action)
-        keeper = LeaseKeeper(
+        self._keeper = keeper = LeaseKeeper(
             self._api,
             self._clock,
             self._settings,
@@ -110,6 +131,7 @@ class Worker:
                 # Its object may go as soon as its farewell is stored, which may be before the answer to that is here.
                 return WorkerEnd.DRAINED
             log.error("worker %s is lost and ends its jobs: %s", name, lost)
+            self._end = f"worker {name} is lost: {lost}"
             grace_s = lost.grace_s
             return WorkerEnd.LOST
         finally:
@@ -164,6 +186,7 @@ class Worker:
         match action:
             case Start(key, place, entry):
                 self._crew.start(key, place, entry)
+                self._metrics.jobs_running(self._crew.size)
             case Stop(key, grace_s):
                 self._crew.stop(key, "stopped on request", grace_s)
             case Kill(key):
@@ -176,6 +199,7 @@ class Worker:
     def _on_end(self, key: str, result: Result) -> None:
         log.info("job %s under token %d: %s", key, result.token, result.outcome)
         self._metrics.job_answered(result.outcome)
+        self._metrics.jobs_running(self._crew.size)
         self._mailbox.end(key, result)
         self._reporter.touch()
         self._changed.set()

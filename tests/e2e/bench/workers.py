@@ -17,10 +17,10 @@ from pathlib import Path
 from fencepost.base.clock import SystemClock
 from fencepost.base.identity import nonce
 from fencepost.base.logs import configure_logging
-from fencepost.base.metrics import Metrics
 from fencepost.kube.access import access_from_kubeconfig
 from fencepost.kube.client import HttpApi
 from fencepost.worker.job_log import JsonJobLog
+from fencepost.worker.metrics import WorkerCounters
 from fencepost.worker.process import ProcessRunner
 from fencepost.worker.runner import Ending, Launch, Runner
 from fencepost.worker.settings import WorkerSettings
@@ -59,7 +59,7 @@ class SleepingRunner:
 
 async def main(jobs: str, slots: int, kubeconfigs: list[Path]) -> None:
     """Run all workers until SIGTERM."""
-    clock, metrics = SystemClock(), Metrics()
+    clock, metrics = SystemClock(), WorkerCounters(slots)
     workers: list[Worker] = []
     async with AsyncExitStack() as stack:
         for path in kubeconfigs:

@@ -42,8 +42,6 @@ from fencepost.base.metrics import Metrics
             'fencepost_start_lag_seconds_sum{trigger="Schedule"} 0.0',
         ),
         (lambda metrics: metrics.shards_held(5), "fencepost_shards_held 5.0"),
-        (lambda metrics: metrics.job_answered("Failed"), 'fencepost_jobs_answered_total{outcome="Failed"} 1.0'),
-        (lambda metrics: metrics.result_refused(), "fencepost_results_refused_total 1.0"),
     ],
 )
 def test_a_fact_is_counted_under_its_name(count: Callable[[Metrics], None], want: str) -> None:

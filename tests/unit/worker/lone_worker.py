@@ -18,7 +18,7 @@ from fencepost.base.clock import SystemClock
 from fencepost.kube.errors import NotFoundError
 from fencepost.memory.identity import ADMIN, OPERATOR, worker_identity
 from fencepost.memory.server import MemoryServer
-from fencepost.worker.entry import run_worker
+from fencepost.worker.entry import WorkerProcess
 from fencepost.worker.settings import WorkerSettings
 from tests.unit.worker.stage import CountedMetrics, entry, key_of, revision_of
 
@@ -39,7 +39,7 @@ async def main(scratch: str, script: str) -> int:
     )
     delivering = asyncio.create_task(deliver(server, settings, revision_of(data)))
     worker_api = server.client(worker_identity(POD))
-    code = await run_worker(settings, worker_api, clock, CountedMetrics(), scratch_root=Path(scratch))
+    code = await WorkerProcess(settings, worker_api, clock, CountedMetrics(), Path(scratch)).run()
     await delivering
     stored = await admin.get(WORKERS, settings.namespace, settings.name)
     results = (stored.get("status") or {}).get("results") or {}

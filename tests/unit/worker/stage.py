@@ -138,12 +138,16 @@ class CountedMetrics:
     def __init__(self) -> None:
         self.answered: list[str] = []
         self.refused = 0
+        self.running = 0
 
     def job_answered(self, outcome: str) -> None:
         self.answered.append(outcome)
 
     def result_refused(self) -> None:
         self.refused += 1
+
+    def jobs_running(self, count: int) -> None:
+        self.running = count
 
 
 class Stage:

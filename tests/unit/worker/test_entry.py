@@ -136,6 +136,16 @@ def test_a_killed_worker_takes_its_jobs_and_their_children_with_it(start: Start,
         wait_until_dead(pid)
 
 
+def test_a_killed_worker_leaves_no_folder_behind(start: Start, tmp_path: Path) -> None:
+    worker = start("mkdir -p a/b; touch a/b/c; echo pid $$; sleep 1000")
+    [pid] = worker.pids(1)
+    [guardian] = [child for child in children_of(worker.pid) if child != pid]
+    assert list(tmp_path.glob("*/*/a/b/c"))
+    worker.signal(signal.SIGKILL)
+    wait_until_dead(guardian)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_guardian_is_deaf_to_signals_that_are_meant_for_the_worker(start: Start) -> None:
     worker = start(FAMILY)
     pids = worker.pids(3)

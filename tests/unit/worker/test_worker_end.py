@@ -10,7 +10,7 @@ from fencepost.kube.errors import ConflictError, ConnectionLostError
 from fencepost.memory.faults import Fault
 from fencepost.worker.objects import lease_object, worker_object
 from fencepost.worker.worker import WorkerEnd
-from tests.unit.worker.stage import FakeJob, Stage, entry, failing_once, key_of, play
+from tests.unit.worker.stage import ETL, FakeJob, Stage, entry, failing_once, key_of, play
 
 A, B = key_of(0), key_of(1)
 LEASE_S = 30.0
@@ -19,6 +19,11 @@ LEASE_S = 30.0
 async def running(stage: Stage, *keys: str) -> list[FakeJob]:
     """Have these jobs running."""
     await stage.open()
+    return await running_on(stage, *keys)
+
+
+async def running_on(stage: Stage, *keys: str) -> list[FakeJob]:
+    """Have these jobs running on a worker that has been started."""
     await stage.deliver(dict.fromkeys(keys, entry(7)))
     await stage.until(lambda: len(stage.runner.jobs) == len(keys))
     return stage.runner.jobs
@@ -226,6 +231,45 @@ def test_an_idle_worker_drains_with_one_write() -> None:
         assert stage.status_writes == 1
         status = (await stage.stored())["status"]
         assert (status["draining"], status["left"]) == (True, True)
+
+    play(story)
+
+
+def test_a_worker_is_ready_once_it_has_registered_and_until_it_drains() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.store_revision(ETL)
+        stage.break_down("create")
+        stage.start()
+        await stage.pass_time(5)
+        assert (stage.worker.unready(), stage.worker.stuck()) == (f"worker {stage.name} has not registered yet", "")
+        stage.recover()
+        await stage.until(lambda: not stage.worker.unready())
+        await running_on(stage, A)
+        assert stage.metrics.running == 1
+        stage.worker.drain()
+        assert stage.worker.unready() == f"worker {stage.name} is draining"
+
+    play(story)
+
+
+def test_a_fenced_worker_is_not_ready() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.fence()
+        await stage.end(limit_s=1)
+        assert "is fenced" in stage.worker.unready()
+
+    play(story)
+
+
+def test_a_worker_whose_loop_stands_still_says_so() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.pass_time(100)
+        assert stage.worker.stuck() == ""
+        steady_s = stage.clock.steady_s
+        stage.clock.steady_s = lambda: steady_s() + 12  # type: ignore[method-assign]
+        assert stage.worker.stuck() == "the worker has made no progress for 12 s"
 
     play(story)
 
