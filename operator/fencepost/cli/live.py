@@ -152,7 +152,7 @@ class LiveDisplay:
         failed = [
             (job, result)
             for job, result in self._ledger.results.items()
-            if result.outcome in (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.INVALID)
+            if result.outcome in (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.INVALID, Outcome.MISSING)
         ]
         lines: list[Text] = []
         for job, result in failed[-TAILS_SHOWN:]:

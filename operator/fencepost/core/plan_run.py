@@ -229,7 +229,7 @@ def _settle(
             draft.requeue(job, Waiting(lease.attempt, lease.losses, now_s))
         case Outcome.STOPPED:
             return _lose(draft, graph, job, lease, now_s, stopping)
-        case Outcome.INVALID:
+        case Outcome.INVALID | Outcome.MISSING:
             return _fail(draft, job, result)
         case Outcome.FAILED | Outcome.TIMED_OUT:
             policy = graph.tasks[job.task].retries

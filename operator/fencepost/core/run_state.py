@@ -120,7 +120,9 @@ class Outcome(StrEnum):
     HANDED_BACK = "HandedBack"
     """The worker never started it (it is draining); does not count as an attempt."""
     INVALID = "Invalid"
-    """It cannot be started anywhere: the definition is gone or does not match its hash; no retry helps."""
+    """It cannot be started anywhere, as when the definition does not match its hash; no retry helps."""
+    MISSING = "Missing"
+    """It was not started, as its definition is gone: handed back if that can be stored again, else as Invalid."""
 
 
 @dataclass(frozen=True, slots=True)

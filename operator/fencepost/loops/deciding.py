@@ -59,6 +59,17 @@ def gather_facts(
     return RunFacts(uid, authority.epoch, cancelled, reports, lost, withdrawn, refused)
 
 
+def with_definition_restored(facts: RunFacts) -> RunFacts:
+    """Jobs whose worker did not find their definition count as handed back, now that it is stored again."""
+    reports = [
+        replace(report, result=replace(report.result, outcome=Outcome.HANDED_BACK))
+        if report.result.outcome is Outcome.MISSING
+        else report
+        for report in facts.reports
+    ]
+    return replace(facts, reports=reports)
+
+
 def _read_result(text: str, token: int) -> Result:
     """A result under the token of its lease. One that is garbled is a failure: nothing better can come after it."""
     try:

@@ -82,6 +82,16 @@ class Definitions:
             self._stored.popitem(last=False)
         return Answer.DONE
 
+    async def restore(self, view: DagView | None, revision: str, authority: Authority) -> Answer:
+        """Store a revision again that somebody has deleted while in use. DONE: it is there now. GONE: the DAG does
+        not have that content any more."""
+        if view is None or view.revision != revision:
+            return Answer.GONE
+        self._stored.pop((view.key.namespace, revision), None)
+        data = view.definition_data()
+        written = await self._executor.execute(CreateRevision(authority, view.key, view.uid, revision, data))
+        return Answer.DONE if written.answer is Answer.EXISTS else written.answer
+
     def stored_revision(self, view: DagView) -> str:
         """The DAG's revision as its status may tell it: the present one only once it is stored."""
         known = str(view.status.get("revision", ""))

@@ -18,10 +18,10 @@ from fencepost.core.plan_workers import token_of
 from fencepost.core.record_check import foreign_job
 from fencepost.core.rounds import admits_round, begin_round, open_jobs
 from fencepost.core.run_spec import RunSpec
-from fencepost.core.run_state import Entry, Lease, Order, RunState
+from fencepost.core.run_state import Entry, Lease, Order, Outcome, RunState
 from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Obj
-from fencepost.loops.deciding import Decision, decide, gather_facts
+from fencepost.loops.deciding import Decision, decide, gather_facts, with_definition_restored
 from fencepost.loops.definitions import Compiled, DefinitionMissingError, Definitions
 from fencepost.loops.mailboxes import Mailboxes
 from fencepost.loops.pool_desk import PoolDesk
@@ -158,6 +158,13 @@ class Runs:
         cancelled = view.spec.cancel or view.deleting
         facts = gather_facts(view.key, view.uid, state.leases, authority, cancelled, world.workers, self._mailboxes)
         facts = replace(facts, marks=view.spec.marks)
+        if any(report.result.outcome is Outcome.MISSING for report in facts.reports):
+            restored = await self._definitions.restore(dag, revision, authority)
+            if restored not in (Answer.DONE, Answer.GONE):
+                return Next.RETRY
+            if world.runs.get(view.key) is not view:
+                return Next.AGAIN
+            facts = with_definition_restored(facts) if restored is Answer.DONE else facts
         decision = decide(self._desk, view.dag, view.key, compiled, state, facts, world.clock.now_s())
         if not self._worth_writing(view.key, view.state, decision.state):
             self._deliver(view, authority, compiled, state, decision.plan)

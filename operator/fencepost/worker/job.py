@@ -14,7 +14,7 @@ from fencepost.api.times import format_duration
 from fencepost.base.clock import Clock
 from fencepost.core.names import MailboxKey
 from fencepost.core.run_state import Entry, Outcome, Result
-from fencepost.worker.preparation import InvalidJobError, Preparation, UnavailableError
+from fencepost.worker.preparation import DefinitionGoneError, InvalidJobError, Preparation, UnavailableError
 from fencepost.worker.runner import CannotStartError, Ending, Launch, Runner, RunnerBusyError, RunningJob
 from fencepost.worker.texts import result_message
 
@@ -68,6 +68,8 @@ class Job:
             process = await self._runner.start(launch)
         except InvalidJobError as error:
             return self._result(Outcome.INVALID, str(error))
+        except DefinitionGoneError as error:
+            return self._result(Outcome.MISSING, str(error))
         except (UnavailableError, RunnerBusyError) as error:
             self._started_at_s = None
             return self._result(Outcome.HANDED_BACK, str(error))

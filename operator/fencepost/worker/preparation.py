@@ -39,6 +39,10 @@ class InvalidJobError(Exception):
     """The job cannot be started on any worker; `str()` names the object, the fact and the remedy."""
 
 
+class DefinitionGoneError(Exception):
+    """The revision that holds the job's definition does not exist; the operator may be able to store it again."""
+
+
 class UnavailableError(Exception):
     """What the job needs cannot be read now; another worker may be luckier."""
 
@@ -54,7 +58,7 @@ class Preparation:
         self._params: SharedReads[Mapping[str, str]] = SharedReads(PARAMS_MAX, PARAMS_BYTES_MAX)
 
     async def launch(self, place: MailboxKey, entry: Entry) -> Launch:
-        """All that is needed to start the job; InvalidJobError or UnavailableError if it cannot be had."""
+        """All that is needed to start the job; one of the three errors above if it cannot be had."""
         definition = await self._definition(place.run.namespace, entry.revision)
         task = _task_of(definition, place, entry.revision)
         params = entry.params if entry.params is not None else await self._params_of_run(place, entry.run_uid)
@@ -99,6 +103,11 @@ class Preparation:
             try:
                 return await self._api.get(kind, namespace, name)
             except NotFoundError as error:
+                if kind is CONTROLLER_REVISIONS:
+                    fact = (
+                        f"ControllerRevision {namespace}/{name} does not exist and its DAG has another content by now"
+                    )
+                    raise DefinitionGoneError(f"{fact}: start the run anew") from error
                 fact = f"{kind.kind} {namespace}/{name} does not exist"
                 raise InvalidJobError(f"{fact}; somebody has deleted it: start the run anew") from error
             except ApiError as error:

@@ -173,7 +173,7 @@ class AnyRun(RuleBasedStateMachine):
         match outcome:
             case Outcome.SUCCEEDED:
                 return JobPhase.SUCCEEDED
-            case Outcome.INVALID:
+            case Outcome.INVALID | Outcome.MISSING:
                 return JobPhase.FAILED
             case Outcome.HANDED_BACK:
                 return JobPhase.CANCELLED if stopping else (lease.attempt, lease.losses, now_s)

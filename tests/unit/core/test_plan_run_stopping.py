@@ -33,6 +33,7 @@ def test_a_cancelled_run_starts_nothing_more_and_ends_when_its_last_lease_has_be
         (Outcome.FAILED, JobPhase.FAILED),
         (Outcome.TIMED_OUT, JobPhase.FAILED),
         (Outcome.INVALID, JobPhase.FAILED),
+        (Outcome.MISSING, JobPhase.FAILED),
         (Outcome.STOPPED, JobPhase.CANCELLED),
         (Outcome.HANDED_BACK, JobPhase.CANCELLED),
     ],

@@ -98,9 +98,10 @@ def test_a_revision_that_is_gone_is_named_with_the_remedy() -> None:
         await stage.open()
         await stage.deliver({A: entry(revision="etl-0000000000")})
         result = await stage.answer(A)
-        assert result.outcome is Outcome.INVALID
+        assert result.outcome is Outcome.MISSING
         assert result.message == (
-            "ControllerRevision analytics/etl-0000000000 does not exist; somebody has deleted it: start the run anew"
+            "ControllerRevision analytics/etl-0000000000 does not exist and its DAG has another content by now: "
+            "start the run anew"
         )
 
     play(story)
