@@ -2,7 +2,9 @@
 
 from typing import Literal
 
-from fencepost.api.schema import Conditions, Count, Part, Time, rule
+from pydantic import ConfigDict
+
+from fencepost.api.schema import WRITTEN_WHOLE, Conditions, Count, Part, Time, rule
 
 
 class LastRun(Part):
@@ -15,6 +17,8 @@ class LastRun(Part):
 
 class DAGStatus(Part):
     """What the operator says of the DAG. Written by nobody else."""
+
+    model_config = ConfigDict(json_schema_extra=WRITTEN_WHOLE)
 
     observed_generation: Count | None = None
     """The generation of the spec that the rest was derived from."""

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
-from fencepost.api.schema import ATOMIC_LIST, Conditions, Count, LaterObject, OnlyNow, Part, Timeout
+from fencepost.api.schema import ATOMIC_LIST, WRITTEN_WHOLE, Conditions, Count, LaterObject, OnlyNow, Part, Timeout
 
 NAMESPACES_MAX = 1000
 
@@ -42,6 +42,8 @@ class WorkerPoolSpec(Part):
 
 class WorkerPoolStatus(Part):
     """What the operator sees of the pool."""
+
+    model_config = ConfigDict(json_schema_extra=WRITTEN_WHOLE)
 
     observed_generation: Count | None = None
     conditions: Conditions | None = None

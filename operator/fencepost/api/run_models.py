@@ -19,6 +19,7 @@ from fencepost.api.codec import RUN_MESSAGE_LENGTH_MAX
 from fencepost.api.dag_models import Params
 from fencepost.api.schema import (
     ATOMIC_MAP,
+    WRITTEN_WHOLE,
     Conditions,
     Count,
     LaterFlag,
@@ -161,7 +162,8 @@ class DAGRunStatus(Part):
     """The record of the run: written whole by the operator, and by nobody else."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(
+        json_schema_extra=WRITTEN_WHOLE
+        | rules(
             rule(
                 f"!(oldSelf.phase in {FINISHED}) || self.round > oldSelf.round || self == oldSelf",
                 "a finished run's status changes only in the write that raises status.round to spec.round",

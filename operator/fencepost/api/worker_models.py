@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from fencepost.api.schema import ATOMIC_MAP, Name, Part, rule, rules
+from fencepost.api.schema import ATOMIC_MAP, WRITTEN_WHOLE, Name, Part, rule, rules
 from fencepost.core.worker_record import MAILBOX_ENTRIES_MAX, WORKER_SLOTS_MAX
 
 ENTRY_LENGTH_MAX = 1024
@@ -30,6 +30,8 @@ Results = Annotated[
 class WorkerSpec(Part):
     """What the worker is, and the mailbox. Only the operator writes it after the worker has registered."""
 
+    model_config = ConfigDict(json_schema_extra=WRITTEN_WHOLE)
+
     pool: Name
     slots: Annotated[int, Field(ge=1, le=WORKER_SLOTS_MAX)]
     """Jobs that it runs at once."""
@@ -41,6 +43,8 @@ class WorkerSpec(Part):
 
 class WorkerStatus(Part):
     """What the worker answers. Written by nobody else."""
+
+    model_config = ConfigDict(json_schema_extra=WRITTEN_WHOLE)
 
     results: Results | None = None
     """By the key of the entry: token, outcome, exit code, times, texts."""
