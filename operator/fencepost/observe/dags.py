@@ -1,12 +1,14 @@
-"""All DAGs as this replica sees them: checked when their spec changes, held small.
+"""All DAGs as this replica sees them: held small, read when somebody asks.
 
-A hundred thousand DAGs must fit into a few hundred megabytes, so the view of a DAG keeps its schedule and the hash of
-its definition; the definition itself is read again from the compact JSON when a run needs it.
+A hundred thousand DAGs must fit into a few hundred megabytes and be known within seconds, so the view of a DAG is its
+compact JSON. What it says (valid or not, schedule, revision) is a function of name and spec alone; it is computed when
+it is asked for, and the latest answers are kept.
 """
 
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -30,6 +32,23 @@ _NO_TASKS = Graph((), {}, {})
 _NOTHING_MORE: list[object] = [(), Gap.RUN_AFTER, Overlap.FIRST, 0, None, None]
 
 
+READINGS_KEPT_MAX = 8192
+"""Of DAGs in use; each takes about 4 KB, and making it anew a few tenths of a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class DagReading:
+    """What a DAG's spec says."""
+
+    checked: CheckedDag | None
+    """With its graph emptied: what the schedule needs. None when the DAG is not valid."""
+    problems: tuple[Problem, ...]
+    revision: str
+    """The name of the revision that holds its definition; empty when it is not valid."""
+    schedule_hash: str
+    """Of what decides when it fires; another one means that nothing before now fires."""
+
+
 @dataclass(slots=True)
 class DagView:
     """One DAG at its last known version."""
@@ -42,17 +61,44 @@ class DagView:
     created_s: float
     spec_json: bytes
     """The spec as stored, compact."""
-    status: dict[str, Any]
-    """As stored."""
-    checked: CheckedDag | None
-    """With its graph emptied: what the schedule needs. None when the DAG is not valid."""
-    problems: tuple[Problem, ...]
-    revision: str
-    """The name of the revision that holds its definition; empty when it is not valid."""
-    schedule_hash: str
-    """Of what decides when it fires; another one means that nothing before now fires."""
+    status_json: bytes
+    """The status as stored, compact."""
     deleting: bool = False
     """Somebody has asked for its deletion, and a finalizer still holds it: it makes no more runs."""
+
+    @property
+    def reading(self) -> DagReading:
+        """What its spec says."""
+        return _read(self.key.name, self.spec_json)
+
+    @property
+    def checked(self) -> CheckedDag | None:
+        """See `DagReading`; so the next three."""
+        return self.reading.checked
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return self.reading.problems
+
+    @property
+    def revision(self) -> str:
+        return self.reading.revision
+
+    @property
+    def schedule_hash(self) -> str:
+        return self.reading.schedule_hash
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The status as stored; a copy."""
+        status = orjson.loads(self.status_json)
+        return status if isinstance(status, dict) else {}
+
+    @property
+    def vouched_for(self) -> bool:
+        """Whether an earlier leader has read this spec, found it valid, and stored so."""
+        status = self.status
+        return status.get("observedGeneration") == self.generation and status.get("state") in ("Ready", "Suspended")
 
     def definition_data(self) -> dict[str, Any]:
         """What its revision holds."""
@@ -64,6 +110,22 @@ class DagView:
         namespace, name = self.key
         meta = {"namespace": namespace, "name": name, "uid": self.uid, "resourceVersion": str(self.version)}
         return {"apiVersion": wire.API_VERSION, "kind": wire.DAGS.kind, "metadata": meta}
+
+
+@lru_cache(maxsize=READINGS_KEPT_MAX)
+def _read(name: str, spec_json: bytes) -> DagReading:
+    stored = orjson.loads(spec_json)
+    spec = read_dag({"metadata": {"name": name}, "spec": stored})
+    checked = check_dag(spec, zone_of) if not isinstance(spec, list) else spec
+    if isinstance(checked, list):
+        return DagReading(None, tuple(checked), "", "")
+    revision = revision_name(name, definition_hash(definition_data(stored)))
+    return DagReading(_slim(checked), (), revision, _schedule_hash(checked))
+
+
+def _compact(value: Any) -> bytes:
+    """As JSON in no more memory than it needs: what orjson returns keeps its buffer, four kilobytes at least."""
+    return bytes(memoryview(orjson.dumps(value)))
 
 
 def _slim(checked: CheckedDag) -> CheckedDag:
@@ -110,7 +172,7 @@ class DagCache:
             self.on_gone(old)
             old = None
         view = self._view(key, version, obj, old)
-        if view.problems and (old is None or old.problems != view.problems):
+        if _news(view, old) and view.problems and (old is None or old.problems != view.problems):
             log.warning("DAG %s is not valid: %s", key, view.problems[0], extra={"dag": str(key)})
             self.on_set_aside("DAG", str(view.problems[0]))
         self._dags[key] = view
@@ -130,33 +192,19 @@ class DagCache:
     def _view(self, key: DagKey, version: int, obj: Obj, old: DagView | None) -> DagView:
         meta = obj["metadata"]
         generation = meta.get("generation", 0)
-        status = obj.get("status") or {}
-        view = DagView(
+        return DagView(
             key=key,
             uid=meta["uid"],
             version=version,
             shard=shard_of(key, self.shards),
             generation=generation,
             created_s=parse_time(meta["creationTimestamp"]),
-            spec_json=b"",
-            status=status if isinstance(status, dict) else {},
-            checked=None,
-            problems=(),
-            revision="",
-            schedule_hash="",
+            spec_json=old.spec_json if old and old.generation == generation else _compact(obj.get("spec")),
+            status_json=_compact(obj.get("status") or {}),
             deleting="deletionTimestamp" in meta,
         )
-        if old is not None and old.generation == generation:
-            view.spec_json, view.checked, view.problems = old.spec_json, old.checked, old.problems
-            view.revision, view.schedule_hash = old.revision, old.schedule_hash
-            return view
-        spec = read_dag(obj)
-        checked = check_dag(spec, zone_of) if not isinstance(spec, list) else spec
-        if isinstance(checked, list):
-            view.problems = tuple(checked)
-            return view
-        view.spec_json = orjson.dumps(obj["spec"])
-        view.checked = _slim(checked)
-        view.revision = revision_name(key.name, definition_hash(definition_data(obj["spec"])))
-        view.schedule_hash = _schedule_hash(checked)
-        return view
+
+
+def _news(view: DagView, old: DagView | None) -> bool:
+    """Whether nobody has read this spec yet, neither here nor, as far as its status tells, elsewhere."""
+    return old.generation != view.generation if old is not None else not view.vouched_for
