@@ -41,7 +41,7 @@ RULES_KEY = "x-kubernetes-validations"
 ATOMIC_MAP = {"x-kubernetes-map-type": "atomic"}
 """Stored as one value: no key of it appears in managedFields."""
 ATOMIC_LIST = {"x-kubernetes-list-type": "atomic"}
-WRITTEN_WHOLE = ATOMIC_MAP
+WRITTEN_WHOLE: dict[str, Any] = {**ATOMIC_MAP}
 """Of a part that one writer replaces whole at each write. Its fields would only be listed once more in managedFields,
 which costs the API server a sixth of such a write."""
 

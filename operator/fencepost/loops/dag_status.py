@@ -31,6 +31,8 @@ class DagMemory:
     missed: int
     live: bool = False
     """Read live under this authority; no slot is decided before."""
+    planned: bool = False
+    """Its slots have been looked at under this authority, so that the next line is true."""
     next_s: float | None = None
     skip_reason: str = ""
     skip_announced: str = ""
@@ -106,6 +108,11 @@ def dag_status(
 def stored_mark_s(view: DagView) -> float:
     """The mark as the DAG's object holds it, in Unix seconds; a garbled one counts as none."""
     return _time(view.status.get("lastScheduledTime"))
+
+
+def stored_next_s(view: DagView) -> float:
+    """The next slot as the DAG's object tells it, in Unix seconds; none counts as 0."""
+    return _time(view.status.get("nextScheduledTime"))
 
 
 def _ready(view: DagView, problem: Problem | None, now_s: float) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from fencepost.core.names import DagKey, RunKey, scheduled_run_name
 from fencepost.core.plan_dag import LATENESS_MAX_S, Fire, Skip, plan_slot
 from fencepost.core.plan_run import RunFacts
 from fencepost.core.run_state import RunState, Trigger
-from fencepost.loops.dag_status import DagMemory, dag_status, stored_mark_s
+from fencepost.loops.dag_status import DagMemory, dag_status, stored_mark_s, stored_next_s
 from fencepost.loops.deciding import decide
 from fencepost.loops.definitions import Definitions
 from fencepost.loops.pool_desk import PoolDesk
@@ -64,7 +64,7 @@ class Dags:
             while self._due and self._due[0][0] <= now_s:
                 at_s, key = heapq.heappop(self._due)
                 memory = self._memories.get(key)
-                if memory is not None and memory.next_s == at_s:
+                if memory is None or memory.next_s == at_s:
                     self.touch(key, urgent=True)
             delay_s = min(TICK_MAX_S, self._due[0][0] - now_s) if self._due else TICK_MAX_S
             self._sooner.clear()
@@ -72,6 +72,14 @@ class Dags:
                 await asyncio.wait_for(self._sooner.wait(), max(0.001, delay_s))
             except TimeoutError:
                 continue
+
+    def take_up(self, view: DagView) -> None:
+        """A DAG has become ours. One that an earlier leader has vouched for waits for the slot that stands in its
+        status, and is not even read; any other is looked at now."""
+        if not view.vouched_for:
+            self.touch(view.key)
+        elif next_s := stored_next_s(view):
+            self._wait_for(next_s, view.key)
 
     def touch(self, key: DagKey, *, urgent: bool = False) -> None:
         """Look at the DAG's slots."""
@@ -87,9 +95,10 @@ class Dags:
         """A DAG's object has changed."""
         if self._world.shards.authority(view.shard) is None:
             return
-        if old is None or old.generation != view.generation or view.key not in self._memories:
+        edited = old is None or old.generation != view.generation
+        if edited or view.key not in self._memories:
             self.touch(view.key)
-        if old is None or old.revision != view.revision:
+        if edited:
             for run in list(self._world.runs.of_dag(view.key)):
                 if not run.finished and not (run.spec and run.spec.revision):
                     self._runs.touch(run.key)
@@ -111,10 +120,13 @@ class Dags:
 
     def run_gone(self, view: RunView) -> None:
         """A run is gone: a slot that the stored mark has not passed must not fire again."""
-        memory = self._memories.get(view.dag)
-        if memory is not None and view.spec is not None and view.spec.scheduled_s > memory.stored_mark_s:
+        memory = self._memory_of(view.dag)
+        if memory is None:
+            return
+        memory.mark_s = max(memory.mark_s, _slot_of(view, memory))
+        if view.spec is not None and view.spec.scheduled_s > memory.stored_mark_s:
             self.touch_status(view.dag, urgent=True)
-        elif memory is not None and not view.finished:
+        elif not view.finished:
             self.touch_status(view.dag)
 
     def stored_mark_s(self, key: DagKey) -> float:
@@ -131,7 +143,7 @@ class Dags:
         """A scheduled run that no leader of now has created, of a slot that it has fired or that lies below the mark: a
         late write of a deposed one. One at the mark itself, if it is not known who fired that, is kept: the write that
         moved the mark may have told of it."""
-        memory = self._memories.get(view.dag)
+        memory = self._memory_of(view.dag)
         if (
             memory is None
             or view.spec is None
@@ -159,9 +171,7 @@ class Dags:
         authority = self._world.shards.authority(view.shard)
         if authority is None:
             return Next.REST
-        memory = self._memories.get(key)
-        if memory is None or memory.authority != authority or memory.uid != view.uid:
-            memory = self._memories[key] = self._recall(view, authority)
+        memory = self._remembered(view, authority)
         memory.follow(view, self._world.clock.now_s())
         if view.status.get("observedGeneration") != view.generation:
             self.touch_status(key, urgent=True)
@@ -220,13 +230,24 @@ class Dags:
         live.live = True
         return Next.AGAIN
 
+    def _memory_of(self, key: DagKey) -> DagMemory | None:
+        """What the leader of this DAG knows of it; None where that is somebody else, or the DAG is gone."""
+        view = self._world.dags.get(key)
+        authority = self._world.shards.authority(view.shard) if view is not None else None
+        return self._remembered(view, authority) if view is not None and authority is not None else None
+
+    def _remembered(self, view: DagView, authority: Authority) -> DagMemory:
+        memory = self._memories.get(view.key)
+        if memory is None or memory.authority != authority or memory.uid != view.uid:
+            memory = self._memories[view.key] = self._recall(view, authority)
+        return memory
+
     def _recall(self, view: DagView, authority: Authority) -> DagMemory:
         """What is stored of a DAG's schedule, and what the leader before has not come to store."""
         memory = DagMemory.read(view, authority)
         for run in self._world.runs.of_dag(view.key):
             # Runs are created oldest slot first: where one exists, every slot up to it has had its fate.
-            if run.spec is not None and run.spec.trigger is Trigger.SCHEDULE and run.spec.dag_uid == view.uid:
-                memory.mark_s = max(memory.mark_s, run.spec.scheduled_s)
+            memory.mark_s = max(memory.mark_s, _slot_of(run, memory))
         if memory.mark_s > memory.stored_mark_s:
             self.touch_status(view.key)
         return memory
@@ -289,12 +310,15 @@ class Dags:
     def _schedule(self, view: DagView, memory: DagMemory, next_s: float | None) -> None:
         """Wait for the next slot, and let the status tell of it."""
         if next_s is not None and next_s != memory.next_s:
-            heapq.heappush(self._due, (next_s, view.key))
-            if self._due[0] == (next_s, view.key):
-                self._sooner.set()
-        memory.next_s = next_s
+            self._wait_for(next_s, view.key)
+        memory.next_s, memory.planned = next_s, True
         if (None if next_s is None else format_time(next_s)) != view.status.get("nextScheduledTime"):
             self.touch_status(view.key)
+
+    def _wait_for(self, next_s: float, key: DagKey) -> None:
+        heapq.heappush(self._due, (next_s, key))
+        if self._due[0] == (next_s, key):
+            self._sooner.set()
 
     def _pool_problem(self, view: DagView) -> str:
         """Why the DAG's pool is of no use to it; empty when it is."""
@@ -307,13 +331,15 @@ class Dags:
             return f"WorkerPool {name!r} does not admit namespace {view.key.namespace!r}; add it or name another pool"
         return ""
 
-    async def _status_turn(self, key: DagKey) -> Next:
-        view, memory = self._world.dags.get(key), self._memories.get(key)
-        if view is None or memory is None:
+    async def _status_turn(self, key: DagKey) -> Next | float:
+        view = self._world.dags.get(key)
+        authority = self._world.shards.authority(view.shard) if view is not None else None
+        if view is None or authority is None:
             return Next.REST
-        authority = self._world.shards.authority(view.shard)
-        if authority is None:
-            return Next.REST
+        memory = self._remembered(view, authority)
+        if not memory.planned:
+            self.touch(key)
+            return STATUS_DELAY_S
         pool_problem = self._pool_problem(view) if view.checked is not None else ""
         runs = list(self._world.runs.of_dag(key))
         revision = self._definitions.stored_revision(view)
@@ -342,3 +368,9 @@ class Dags:
         if memory.skip_reason and memory.skip_announced != memory.skip_reason:
             memory.skip_announced = memory.skip_reason
             await self._world.executor.execute(Announce(view.record, "SlotSkipped", memory.skip_reason))
+
+
+def _slot_of(run: RunView, memory: DagMemory) -> float:
+    """The slot that this run stands for, in Unix seconds; 0 where it is no scheduled run of this very DAG."""
+    scheduled = run.spec is not None and run.spec.trigger is Trigger.SCHEDULE and run.spec.dag_uid == memory.uid
+    return run.spec.scheduled_s if run.spec is not None and scheduled else 0.0

@@ -101,10 +101,11 @@ class History:
 
     def _surplus_of(self, dag: DagView) -> list[RunView]:
         """What the DAG's limits do not keep; nothing while nobody can read them."""
-        if dag.checked is None:
+        runs = list(self._world.runs.of_dag(dag.key))
+        if not runs or dag.checked is None:
             return []
         limits = dag.checked.spec
-        return _surplus(list(self._world.runs.of_dag(dag.key)), limits.history_succeeded, limits.history_failed)
+        return _surplus(runs, limits.history_succeeded, limits.history_failed)
 
 
 def _surplus(runs: list[RunView], succeeded_kept: int, failed_kept: int) -> list[RunView]:

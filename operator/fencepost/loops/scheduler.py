@@ -21,6 +21,7 @@ from fencepost.core.names import MailboxKey, RunKey, parse_mailbox_key
 from fencepost.core.placement import PoolSpec
 from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Api, Obj
+from fencepost.loops.audit import Audit
 from fencepost.loops.dags import Dags
 from fencepost.loops.definitions import Definitions
 from fencepost.loops.history import AGE_MIN_S, History
@@ -88,6 +89,7 @@ class Scheduler:
         definitions = Definitions(api, self.world.dags, self.world.executor)
         self._runs = Runs(self.world, definitions, self._desk, self._mailboxes)
         self._dags = Dags(self.world, definitions, self._desk, self._runs)
+        self._audit = Audit(clock, self._dags.touch)
         self._history = History(self.world, self._dags, history_age_min_s)
         self._keeper = Keeper(self.world, self._mailboxes)
         self._pool_status = PoolStatus(self.world, self._desk)
@@ -104,6 +106,7 @@ class Scheduler:
             await self._read_pools()
             self.filled.set()
             group.create_task(self._dags.tick())
+            group.create_task(self._audit.run())
             group.create_task(self._check())
             group.create_task(self._keeper.stay_in_contact())
             await self._pass_barriers()
@@ -226,10 +229,11 @@ class Scheduler:
         for worker in list(world.workers.all()):
             self._keeper.sweep(worker)
             self._keeper.worker_changed(worker, worker)
-        for dag in list(world.dags.all()):
-            if dag.shard in shards:
-                self._dags.touch(dag.key)
-                self._history.take_up(dag)
+        ours = [dag for dag in world.dags.all() if dag.shard in shards]
+        for dag in ours:
+            self._dags.take_up(dag)
+            self._history.take_up(dag)
+        self._audit.take_up(dag.key for dag in ours)
         self._pool_status.take_up()
 
     async def _check(self) -> None:

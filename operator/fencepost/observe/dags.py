@@ -1,8 +1,8 @@
 """All DAGs as this replica sees them: held small, read when somebody asks.
 
 A hundred thousand DAGs must fit into a few hundred megabytes and be known within seconds, so the view of a DAG is its
-compact JSON. What it says (valid or not, schedule, revision) is a function of name and spec alone; it is computed when
-it is asked for, and the latest answers are kept.
+compact JSON. What it says (valid or not, schedule, revision) is a function of its name and spec alone; it is computed
+when it is asked for, and the latest answers are kept.
 """
 
 import logging
@@ -69,7 +69,7 @@ class DagView:
     @property
     def reading(self) -> DagReading:
         """What its spec says."""
-        return _read(self.key.name, self.spec_json)
+        return _read(self.key, self.spec_json)
 
     @property
     def checked(self) -> CheckedDag | None:
@@ -113,13 +113,13 @@ class DagView:
 
 
 @lru_cache(maxsize=READINGS_KEPT_MAX)
-def _read(name: str, spec_json: bytes) -> DagReading:
+def _read(key: DagKey, spec_json: bytes) -> DagReading:
     stored = orjson.loads(spec_json)
-    spec = read_dag({"metadata": {"name": name}, "spec": stored})
+    spec = read_dag({"metadata": {"namespace": key.namespace, "name": key.name}, "spec": stored})
     checked = check_dag(spec, zone_of) if not isinstance(spec, list) else spec
     if isinstance(checked, list):
         return DagReading(None, tuple(checked), "", "")
-    revision = revision_name(name, definition_hash(definition_data(stored)))
+    revision = revision_name(key.name, definition_hash(definition_data(stored)))
     return DagReading(_slim(checked), (), revision, _schedule_hash(checked))
 
 
