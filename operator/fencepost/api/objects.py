@@ -8,8 +8,9 @@ from fencepost.api import names as wire
 from fencepost.api.codec import encode_run_status
 from fencepost.api.names import Kind
 from fencepost.api.times import format_time
-from fencepost.core.intents import Announce, CreateRevision, CreateRun, Record, WriteRun
+from fencepost.core.intents import Announce, CreateRevision, CreateRun, Record, WriteMailbox, WriteRun
 from fencepost.core.names import DagKey
+from fencepost.core.renewals import INTERVAL_STEP_S
 
 Obj = dict[str, Any]
 
@@ -72,14 +73,21 @@ def revision_object(intent: CreateRevision) -> Obj:
     }
 
 
-def mailbox_object(record: Record, *, leases: Mapping[str, str] | None = None, fenced: bool = False) -> Obj:
-    """A whole Worker with another mailbox, or fenced; its status is the worker's own and goes along unread."""
+def mailbox_object(intent: WriteMailbox) -> Obj:
+    """A whole Worker with another mailbox; its status is the worker's own and goes along unread."""
+    spec = {**intent.record["spec"], "leases": dict(intent.leases)}
+    if intent.renewal_interval_s != spec.get("renewalIntervalSeconds", INTERVAL_STEP_S):
+        spec["renewalIntervalSeconds"] = intent.renewal_interval_s
+    return _worker_object(intent.record, spec)
+
+
+def fenced_object(record: Record) -> Obj:
+    """A whole Worker, fenced."""
+    return _worker_object(record, {**record["spec"], "fenced": True})
+
+
+def _worker_object(record: Record, spec: Obj) -> Obj:
     meta = {name: value for name, value in record["metadata"].items() if name != "managedFields"}
-    spec = dict(record["spec"])
-    if leases is not None:
-        spec["leases"] = dict(leases)
-    if fenced:
-        spec["fenced"] = True
     return {**record, "metadata": meta, "spec": spec}
 
 

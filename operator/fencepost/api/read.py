@@ -24,6 +24,7 @@ from fencepost.core.definition import Priority
 from fencepost.core.names import DAG_NAME_LENGTH_MAX, DagKey, spread_offset_s
 from fencepost.core.placement import PoolSpec
 from fencepost.core.problems import Problem
+from fencepost.core.renewals import INTERVAL_STEP_S
 from fencepost.core.run_spec import RunSpec
 from fencepost.core.run_state import Trigger
 from fencepost.core.schedule_spec import ScheduleSpec
@@ -130,6 +131,7 @@ def read_worker(worker: Mapping[str, Any]) -> WorkerRecord | list[Problem]:
             results=_texts(status.get("results", {})),
             draining=_typed(bool, status.get("draining", False)),
             left=_typed(bool, status.get("left", False)),
+            renewal_interval_s=_typed(int, spec.get("renewalIntervalSeconds", INTERVAL_STEP_S)),
             seen=_typed(str, status.get("seen", "")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -13,6 +13,7 @@ from fencepost.api.schema import ATOMIC_MAP, WRITTEN_WHOLE, Name, Part, rule, ru
 from fencepost.core.worker_record import MAILBOX_ENTRIES_MAX, WORKER_SLOTS_MAX
 
 ENTRY_LENGTH_MAX = 1024
+RENEWAL_INTERVAL_MAX_S = 3600
 RESULT_LENGTH_MAX = 20_480
 """A message and an output at their limits, every character escaped as JSON does at its longest."""
 TOKEN_FIRST_PATTERN = "^[0-9]{1,18} "
@@ -39,6 +40,8 @@ class WorkerSpec(Part):
     """By `namespace/run.uid/task/index`: token, what to do, and what is needed for it."""
     fenced: bool | None = None
     """Given up: nothing that it says from now on counts. Stays true."""
+    renewal_interval_seconds: Annotated[int, Field(ge=1, le=RENEWAL_INTERVAL_MAX_S)] | None = None
+    """How often it is to renew its Lease, where that is more seldom than its own settings say."""
 
 
 class WorkerStatus(Part):

@@ -14,6 +14,7 @@ from typing import Protocol, assert_never
 from fencepost.api import names as wire
 from fencepost.api.objects import (
     event_object,
+    fenced_object,
     mailbox_object,
     revision_object,
     run_object,
@@ -146,14 +147,14 @@ class Executor:
             case WriteRun():
                 return await api.replace(wire.DAG_RUNS, run_object(intent))
             case WriteMailbox():
-                return await api.replace(wire.WORKERS, mailbox_object(intent.record, leases=intent.leases))
+                return await api.replace(wire.WORKERS, mailbox_object(intent))
             case WriteDagStatus():
                 body = status_object(wire.DAGS, intent.record, intent.status)
                 return await api.replace(wire.DAGS, body, subresource="status")
             case CreateRevision():
                 return await api.create(wire.CONTROLLER_REVISIONS, revision_object(intent))
             case FenceWorker():
-                return await api.replace(wire.WORKERS, mailbox_object(intent.record, fenced=True))
+                return await api.replace(wire.WORKERS, fenced_object(intent.record))
             case DeleteRun() | DeleteRevision() | DeleteWorker() | DeleteLease():
                 await self._delete(intent)
             case WritePoolStatus():

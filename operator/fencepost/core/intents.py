@@ -98,7 +98,7 @@ class WriteDagStatus:
 
 @dataclass(frozen=True, slots=True)
 class WriteMailbox:
-    """Deliver, stop and take away entries of one worker.
+    """Deliver, stop and take away entries of one worker, and tell it how often to renew.
 
     Before: every entry that is put is a lease stored in its run; every entry that is taken away is settled in its run,
     or belongs to no run, or has not obeyed a stop for its whole grace period.
@@ -106,6 +106,8 @@ class WriteMailbox:
 
     record: Record
     leases: Mapping[str, str]
+    renewal_interval_s: int
+    """How often the worker is to renew its Lease."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fencepost.core.renewals import INTERVAL_STEP_S
+
 WORKER_SLOTS_MAX = 32
 MAILBOX_ENTRIES_MAX = 64
 
@@ -25,6 +27,8 @@ class WorkerRecord:
     """It was draining, has answered for every entry that it saw, and has ended: nothing runs there."""
     seen: str = ""
     """The resourceVersion of the mailbox that it acted on when it wrote this; empty before its first write."""
+    renewal_interval_s: int = INTERVAL_STEP_S
+    """How often it was told to renew its Lease."""
 
     @property
     def slots_offered(self) -> int:

@@ -21,6 +21,7 @@ from fencepost.core.names import MailboxKey
 from fencepost.core.plan_workers import Put, answered, busy_slots, order_of, plan_mailbox, token_of
 from fencepost.core.run_state import Entry, Order
 from fencepost.core.worker_record import WorkerRecord
+from fencepost.loops.renewals import Renewals
 from fencepost.loops.world import World
 from fencepost.observe.workers import WorkerView
 
@@ -32,6 +33,10 @@ STOP_SLACK_S = 10.0
 """Beyond its grace period, what a worker gets to answer a stop before the entry is taken away."""
 LIMIT_SLACK_S = 15.0
 """Beyond timeout and grace, what a worker gets to end a job by itself before it is told to stop."""
+TOLD_PER_S = 50
+"""Workers without jobs that are told of another interval of renewals each second."""
+TELL_DELAY_S = 5.0
+"""How long a new worker's first delivery is waited for, to go along with."""
 LOOK_AGAIN_S = 5.0
 """After the limit of an entry has passed that is another leader's to press."""
 
@@ -65,6 +70,7 @@ class Mailboxes:
         self._workers = world.workers
         self._on_slots = on_slots
         self._on_entry = on_entry
+        self._renewals = Renewals(world.workers, world.shards)
         self._boxes: dict[str, Mailbox] = {}
         self._clocks: list[tuple[float, str, str, str]] = []
         """A heap of (due on the steady clock, worker, key, entry): when an entry should have ended by itself."""
@@ -174,10 +180,21 @@ class Mailboxes:
                     if token_of(view.worker.leases[key]) >= undelivered[key]:
                         del undelivered[key]  # another leader has delivered it since
         self._start_clocks(view, old)
+        self.tell_interval(view)
 
     def gone(self, name: str) -> None:
         """A worker's object is gone; nothing more can be asked of it."""
         self._boxes.pop(name, None)
+
+    def tell_interval(self, view: WorkerView) -> None:
+        """See to it that a worker of ours knows how often to renew."""
+        if self._renewals.untold(view):
+            self._touch(view.name, after_s=TELL_DELAY_S)
+
+    def pace_renewals(self) -> None:
+        """Tell the workers how often to renew, if that has changed with their number; not all of them at once."""
+        for place, worker in enumerate(self._renewals.count_workers()):
+            self._touch(worker, after_s=place / TOLD_PER_S)
 
     def press_overdue(self) -> None:
         """Tell workers to stop the jobs that are over their limit, and take away what has not obeyed a stop."""
@@ -255,12 +272,13 @@ class Mailboxes:
         for key in plan.refused:
             box.refused[key] = box.puts.pop(key).token
             self._on_entry(key)
-        if not plan.changed:
+        interval_s = self._renewals.wanted_s(view)
+        if not plan.changed and interval_s == record.renewal_interval_s:
             box.removals.clear()
             self._on_slots(worker)
             return Next.REST
         taken = {key: token_of(record.leases[key]) for key in box.pressed & record.leases.keys() - plan.leases.keys()}
-        written = await self._world.executor.execute(WriteMailbox(view.record, plan.leases))
+        written = await self._world.executor.execute(WriteMailbox(view.record, plan.leases, interval_s))
         match written.answer:
             case Answer.DONE:
                 assert written.object is not None

@@ -229,6 +229,7 @@ class Scheduler:
         for worker in list(world.workers.all()):
             self._keeper.sweep(worker)
             self._keeper.worker_changed(worker, worker)
+            self._mailboxes.tell_interval(worker)
         ours = [dag for dag in world.dags.all() if dag.shard in shards]
         for dag in ours:
             self._dags.take_up(dag)
@@ -243,6 +244,7 @@ class Scheduler:
                 self._take_up(regained)
             self._keeper.check()
             self._mailboxes.press_overdue()
+            self._mailboxes.pace_renewals()
             self._checked_s = self.world.clock.steady_s()
             await self.world.clock.sleep(CHECK_PERIOD_S)
 

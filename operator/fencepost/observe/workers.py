@@ -54,6 +54,11 @@ class WorkerCache:
         """Every worker."""
         return self._workers.values()
 
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._workers)
+
     def upsert(self, obj: Obj) -> None:
         """Take an object in, unless a newer version of it is known."""
         meta = obj["metadata"]

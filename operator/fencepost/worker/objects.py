@@ -32,13 +32,13 @@ def lease_object(settings: WorkerSettings, now_s: float) -> Obj:
     }
 
 
-def renewed_lease(lease: Obj, mailbox_seen: str, now_s: float) -> Obj:
-    """The stored Lease, renewed, with the version of the mailbox that has been acted on."""
+def renewed_lease(lease: Obj, mailbox_seen: str, duration_s: int, now_s: float) -> Obj:
+    """The stored Lease, renewed for so long, with the version of the mailbox that has been acted on."""
     metadata = lease["metadata"]
     annotations = (metadata.get("annotations") or {}) | {MAILBOX_SEEN_ANNOTATION: mailbox_seen}
     return lease | {
         "metadata": metadata | {"annotations": annotations},
-        "spec": lease["spec"] | {"renewTime": _micro_time(now_s)},
+        "spec": lease["spec"] | {"renewTime": _micro_time(now_s), "leaseDurationSeconds": duration_s},
     }
 
 
@@ -89,6 +89,12 @@ def results_of(worker: Obj) -> dict[str, str]:
 def draining_of(worker: Obj) -> bool:
     """Whether it is stored that the worker takes nothing new."""
     return bool((worker.get("status") or {}).get("draining"))
+
+
+def renewal_interval_of(worker: Obj) -> float:
+    """How often the operator asks it to renew its Lease; 0 where it does not, or not legibly."""
+    interval_s = (worker.get("spec") or {}).get("renewalIntervalSeconds")
+    return float(interval_s) if isinstance(interval_s, int) else 0.0
 
 
 def left_of(worker: Obj) -> bool:

@@ -63,7 +63,7 @@ async def _lease(api: Api, clock: Clock, settings: WorkerSettings) -> tuple[Obj,
     except AlreadyExistsError:
         stored = await api.get(LEASES, settings.namespace, settings.name)
     sent_at_s = clock.steady_s()
-    return await api.replace(LEASES, renewed_lease(stored, mailbox_seen="", now_s=clock.now_s())), sent_at_s
+    return await api.replace(LEASES, renewed_lease(stored, "", settings.lease_duration_s, clock.now_s())), sent_at_s
 
 
 async def _worker(api: Api, settings: WorkerSettings) -> Obj:

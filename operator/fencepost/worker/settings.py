@@ -1,10 +1,12 @@
 """What a worker is told about itself before it starts."""
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 from fencepost.api.names import SYSTEM_NAMESPACE_DEFAULT
 from fencepost.core.names import WORKER_NAME_LENGTH_MAX, worker_name
+from fencepost.core.renewals import RENEWALS_PER_LEASE
 from fencepost.core.worker_record import WORKER_SLOTS_MAX
 
 KILL_MARGIN_S: Final = 3.0
@@ -57,4 +59,23 @@ class WorkerSettings:
     @property
     def trust_s(self) -> float:
         """How long after the sending of a renewal that succeeded its jobs may go on without another one."""
+        return Pace(self.heartbeat_s, self.lease_duration_s).trust_s
+
+    def pace(self, told_s: float) -> "Pace":
+        """How to renew when the operator asks for one renewal in so many seconds (0: it does not ask)."""
+        if told_s <= self.heartbeat_s:
+            return Pace(self.heartbeat_s, self.lease_duration_s)
+        return Pace(told_s, max(self.lease_duration_s, math.ceil(told_s * RENEWALS_PER_LEASE)))
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often a Lease is renewed, and how long it lasts."""
+
+    heartbeat_s: float
+    lease_duration_s: int
+
+    @property
+    def trust_s(self) -> float:
+        """How long after the sending of such a renewal, if it succeeded, jobs may go on without another one."""
         return self.lease_duration_s - KILL_MARGIN_S - LOST_GRACE_S

@@ -22,7 +22,7 @@ from fencepost.worker.crew import Crew
 from fencepost.worker.lease import LeaseKeeper
 from fencepost.worker.mailbox import Action, Kill, Mailbox, Start, Stop, Unreadable
 from fencepost.worker.metrics import WorkerMetrics
-from fencepost.worker.objects import entries_of, left_of
+from fencepost.worker.objects import entries_of, left_of, renewal_interval_of
 from fencepost.worker.own import OwnObject, WorkerLostError
 from fencepost.worker.preparation import Preparation
 from fencepost.worker.registration import Registration, register
@@ -113,6 +113,7 @@ class Worker:
             registration.lease,
             registration.renewed_at_s,
             mailbox_seen=lambda: self._own.version,
+            interval_told_s=lambda: renewal_interval_of(self._own.latest),
         )
         loops = [
             asyncio.create_task(keeper.watch_trust()),

@@ -396,10 +396,11 @@ def test_a_workers_strings_are_not_decoded_so_one_that_is_garbled_spoils_no_othe
         {"results": {"key": "7 Succeeded 0 - -"}, "draining": True, "left": True, "seen": "123"},
         leases={"key": "7 Run", "odd": "garbled"},
         fenced=True,
+        renewalIntervalSeconds=30,
     )
 
     assert read_worker(worker) == WorkerRecord(
-        "default", 4, True, {"key": "7 Run", "odd": "garbled"}, {"key": "7 Succeeded 0 - -"}, True, True, "123"
+        "default", 4, True, {"key": "7 Run", "odd": "garbled"}, {"key": "7 Succeeded 0 - -"}, True, True, "123", 30
     )
 
 

@@ -221,7 +221,7 @@ def test_a_worker_is_fenced_and_deleted_only_as_it_was_read() -> None:
         fenced = (await stage.executor.execute(FenceWorker(worker))).object
         assert fenced is not None
         assert fenced["spec"]["fenced"] is True
-        intents: tuple[Intent, ...] = (FenceWorker(worker), WriteMailbox(worker, {}), DeleteWorker(worker))
+        intents: tuple[Intent, ...] = (FenceWorker(worker), WriteMailbox(worker, {}, 10), DeleteWorker(worker))
         for stale in intents:
             assert (await stage.executor.execute(stale)).answer is Answer.CONFLICT
         assert (await stage.executor.execute(DeleteWorker(fenced))).answer is Answer.DONE

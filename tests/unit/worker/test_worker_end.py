@@ -138,6 +138,64 @@ def test_trust_counts_from_before_the_renewal_was_sent_not_from_its_answer() -> 
     play(story)
 
 
+async def ask_for_renewals_each(stage: Stage, seconds: int) -> None:
+    """As the operator does when there are many workers."""
+    worker = await stage.operator.get(WORKERS, stage.settings.namespace, stage.name)
+    worker["spec"]["renewalIntervalSeconds"] = seconds
+    await stage.operator.replace(WORKERS, worker)
+
+
+def test_a_worker_that_is_asked_to_renew_more_seldom_makes_its_lease_longer_first() -> None:
+    async def story(stage: Stage) -> None:
+        [job] = await running(stage, A)
+        await ask_for_renewals_each(stage, 40)
+        await stage.until(lambda: stage.renewals == 1)
+        assert (await stage.lease())["spec"]["leaseDurationSeconds"] == 120
+        await stage.pass_time(400)
+        assert stage.renewals == 11
+        await stage.until(lambda: stage.renewals == 12)
+        sent_at_s = stage.clock.steady_s()
+        stage.break_down("update")
+        await stage.until(lambda: job.ended, limit_s=200)
+        assert stage.clock.steady_s() - sent_at_s == pytest.approx(120 - 8, abs=0.2)
+
+    play(story)
+
+
+def test_a_longer_lease_is_not_trusted_in_before_it_is_known_to_be_stored() -> None:
+    async def story(stage: Stage) -> None:
+        [job] = await running(stage, A)
+        await stage.until(lambda: stage.renewals == 2)
+        sent_at_s = stage.clock.steady_s()
+        await ask_for_renewals_each(stage, 40)
+        stage.break_down("update", "get")
+        await stage.until(lambda: job.ended)
+        assert stage.clock.steady_s() - sent_at_s == pytest.approx(22, abs=0.2)
+
+    play(story)
+
+
+def test_a_shorter_lease_binds_from_the_moment_at_which_it_is_sent() -> None:
+    """It is stored, but no answer says so: whoever watches the Lease counts by the shorter one."""
+
+    async def story(stage: Stage) -> None:
+        [job] = await running(stage, A)
+        await ask_for_renewals_each(stage, 40)
+        await stage.until(lambda: stage.renewals == 3, limit_s=120)
+        await ask_for_renewals_each(stage, 10)
+        lost = failing_once("update", LEASES, Fault(error=ConnectionLostError("no answer"), carried_out=True))
+        gone = Fault(error=ConnectionLostError("no answer"))
+        stage.fault = lambda request: lost(request) or (gone if request.kind is LEASES and stage.renewals > 4 else None)
+        await stage.until(lambda: stage.renewals == 4)
+        sent_at_s = stage.clock.steady_s()
+        stage.break_down("update", "get")
+        assert (await stage.lease())["spec"]["leaseDurationSeconds"] == 30
+        await stage.until(lambda: job.ended, limit_s=100)
+        assert stage.clock.steady_s() - sent_at_s == pytest.approx(22, abs=0.2)
+
+    play(story)
+
+
 def test_a_machine_that_was_suspended_stops_its_jobs_when_it_wakes_up() -> None:
     async def story(stage: Stage) -> None:
         [job] = await running(stage, A)
