@@ -46,6 +46,7 @@ def test_a_cancelled_run_asks_its_jobs_to_end_and_kills_them_after_their_grace(s
     assert [(each["type"], each["reason"]) for each in status["conditions"]] == [
         ("Failed", "Cancelled"),
         ("Finished", "Cancelled"),
+        ("Stalled", "Cancelled"),
     ]
     assert not ledger.lines(task="never")
 

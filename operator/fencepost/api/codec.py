@@ -37,6 +37,8 @@ T = TypeVar("T")
 
 NONE = "-"
 QUEUED = "queued@"
+SUSPENDED = "Suspended"
+"""The condition of a run that is; it says since when."""
 PARAMS_IN_RUN = "@run"
 """In place of an entry's params: the worker reads them from the run."""
 PARAMS_BYTES_MAX = 512
@@ -182,7 +184,7 @@ def decode_result(text: str) -> Result:
 
 
 def encode_run_status(state: RunState) -> dict[str, Any]:
-    """A whole `DAGRun.status`; conditions, `done` and `duration` are derived here and read by nobody but people."""
+    """A whole `DAGRun.status`. Conditions are for people, and read back only for since when a run is suspended."""
     status: dict[str, Any] = {
         "phase": str(state.phase),
         "epoch": state.epoch,
@@ -204,22 +206,36 @@ def encode_run_status(state: RunState) -> dict[str, Any]:
     if state.finish_s is not None:
         status["finishTime"] = format_time(state.finish_s, millis=True)
         status["duration"] = format_duration(state.finish_s - (state.start_s or state.finish_s))
-        status["conditions"] = _run_conditions(state, state.finish_s)
+    if conditions := _run_conditions(state):
+        status["conditions"] = conditions
     return status
 
 
-def _run_conditions(state: RunState, finish_s: float) -> list[dict[str, str]]:
-    kind = "Complete" if state.phase is RunPhase.SUCCEEDED else "Failed"
-    return [
-        {
-            "type": name,
-            "status": "True",
-            "reason": state.reason or str(state.phase),
-            "message": state.message[:RUN_MESSAGE_LENGTH_MAX],
-            "lastTransitionTime": format_time(finish_s),
-        }
-        for name in (kind, "Finished")
-    ]
+def _run_conditions(state: RunState) -> list[dict[str, str]]:
+    """None of a run that is simply under way: each would be paid for at every write, twice (in managedFields too)."""
+    if state.finish_s is not None:
+        kind = "Complete" if state.phase is RunPhase.SUCCEEDED else "Failed"
+        conditions = [_condition(state, each, state.message, state.finish_s) for each in (kind, "Finished")]
+        if kind == "Failed":
+            # what kstatus, and with it Flux and Helm, takes for a failure of a kind that it does not know
+            conditions.append(_condition(state, "Stalled", "the run has failed, see condition Failed", state.finish_s))
+        return conditions
+    return [] if state.suspended_s is None else [_condition(state, SUSPENDED, state.message, state.suspended_s)]
+
+
+def _condition(state: RunState, kind: str, message: str, since_s: float) -> dict[str, str]:
+    return {
+        "type": kind,
+        "status": "True",
+        "reason": state.reason or str(state.phase),
+        "message": message[:RUN_MESSAGE_LENGTH_MAX],
+        "lastTransitionTime": format_time(since_s),
+    }
+
+
+def _suspended_s(status: Mapping[str, Any]) -> float | None:
+    times = [each["lastTransitionTime"] for each in status.get("conditions", ()) if each["type"] == SUSPENDED]
+    return parse_time(times[0]) if times else None
 
 
 def decode_run_status(status: Mapping[str, Any]) -> RunState:
@@ -235,6 +251,7 @@ def decode_run_status(status: Mapping[str, Any]) -> RunState:
         round=int(status.get("round", 0)),
         start_s=start_s,
         finish_s=_time_or_none(status, "finishTime"),
+        suspended_s=_suspended_s(status),
         leases=_job_map(status, "leases", decode_lease),
         waiting=_job_map(status, "waiting", decode_waiting),
         tasks={name: decode_task(text, start_s or 0.0) for name, text in status.get("tasks", {}).items()},

@@ -111,6 +111,7 @@ def read_run_spec(run: Mapping[str, Any]) -> RunSpec | list[Problem]:
             round=_typed(int, spec.get("round", 0)),
             rerun=read_rerun(spec),
             marks=read_marks(spec),
+            suspend=_typed(bool, spec.get("suspend", False)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return [_garbled(error)]

@@ -22,7 +22,6 @@ from fencepost.api.schema import (
     WRITTEN_WHOLE,
     Conditions,
     Count,
-    LaterFlag,
     Name,
     Part,
     Time,
@@ -147,7 +146,8 @@ class DAGRunSpec(Part):
     """Over the DAG's own."""
     cancel: bool = False
     """Stop every job and end the run as Cancelled. Taken back only where a cancelled run is run again."""
-    suspend: LaterFlag | None = None
+    suspend: bool | None = None
+    """Start no more jobs while it is true; those that run go on, and so do the time limits."""
     round: Annotated[int, Field(ge=0, le=ROUND_MAX, json_schema_extra=NEVER_TAKEN_BACK)] = 0
     """Raised by one, it runs a finished run again: the jobs that have not succeeded, unless `rerun` says otherwise."""
     rerun: Rerun | None = None
@@ -201,7 +201,7 @@ class DAGRunStatus(Part):
     failures: Texts | None = None
     """By `task/index`, the first few: why the last attempt failed."""
     conditions: Conditions | None = None
-    """Complete or Failed, and Finished for both."""
+    """Complete, or Failed and Stalled; Finished for both; Suspended while it is."""
 
 
 class DAGRun(Part):

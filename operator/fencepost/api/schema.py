@@ -84,7 +84,6 @@ def _refuse(_value: Any) -> Any:
 
 # Loosely typed, as far as CEL needs a type to see the field at all.
 LaterText = Annotated[Any, BeforeValidator(_refuse), WithJsonSchema({"type": "string", LATER_KEY: True})]
-LaterFlag = Annotated[Any, BeforeValidator(_refuse), WithJsonSchema({"type": "boolean", LATER_KEY: True})]
 LaterTexts = Annotated[
     Any,
     BeforeValidator(_refuse),

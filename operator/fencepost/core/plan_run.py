@@ -21,7 +21,7 @@ from fencepost.core.marks import obey_marks
 from fencepost.core.names import JobKey, execution_id
 from fencepost.core.phases import JobPhase, RunPhase, move_run
 from fencepost.core.placement import Demand, Grant
-from fencepost.core.queue_time import expire_queued
+from fencepost.core.queue_time import begin_queues_anew, expire_queued
 from fencepost.core.retry import retry_delay_s
 from fencepost.core.run_size import jobs_open_max
 from fencepost.core.run_spec import Mark
@@ -59,6 +59,8 @@ class RunFacts:
     """(job, token) of leases that found no slot in their worker's mailbox and were never delivered."""
     marks: Mapping[str, Mark] = field(default_factory=dict)
     """Jobs that a person has marked: `spec.overrides`."""
+    suspended: bool = False
+    """`spec.suspend` is set: nothing more is started. Time limits count on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ def advance_run(state: RunState, graph: Graph, definition: Definition, facts: Ru
     ends_at_s = None if definition.timeout_s is None else start_s + definition.timeout_s
     timed_out = ends_at_s is not None and now_s >= ends_at_s
     stopping = facts.cancelled or timed_out
+    held = facts.suspended and not stopping
 
     # 0. A person's word goes before a worker's.
     marked = obey_marks(draft, graph, facts.marks, _over(draft, facts)) if facts.marks else frozenset()
@@ -103,20 +106,24 @@ def advance_run(state: RunState, graph: Graph, definition: Definition, facts: Ru
         # 2. A run that is cancelled or out of time starts nothing more; else what can no longer run is skipped, and
         # what is left of a fan-out that fails fast is cancelled.
         standing = take_stock(draft, graph, stopping, start_s, now_s)
-        # 3. What is left either could start, or waits for a moment, or has waited too long: then look again.
-        demands, retry_at_s = _demands(draft, graph, standing, open_max, now_s)
+        # 3. What is left either could start, or waits for a moment (in a suspended run: for a person), or has waited
+        # too long: then look again.
+        demands, retry_at_s = ((), None) if held else _demands(draft, graph, standing, open_max, now_s)
+        if state.suspended_s is not None:
+            begin_queues_anew(draft, graph, demands, now_s)
         expiry = expire_queued(draft, graph, demands, open_max, now_s)
         failed += expiry.failed
         if not expiry.failed:
             break
     # 4. Where the run stands now, and why.
-    phase, reason = _phase(draft, graph, facts.cancelled, timed_out)
+    phase, reason = _phase(draft, graph, facts, timed_out)
     moved = replace(
         draft.freeze(),
         phase=move_run(state.phase, phase),
         epoch=facts.epoch,
         start_s=start_s,
         finish_s=now_s if phase.finished else None,
+        suspended_s=(state.suspended_s or now_s) if held and not phase.finished else None,
         total=graph.size,
         reason=reason,
         message=_message(draft, definition, reason),
@@ -291,15 +298,15 @@ def _demands(
     return tuple(demands), min(later, default=None)
 
 
-def _phase(draft: Draft, graph: Graph, cancelled: bool, timed_out: bool) -> tuple[RunPhase, str]:
+def _phase(draft: Draft, graph: Graph, facts: RunFacts, timed_out: bool) -> tuple[RunPhase, str]:
     """The run's phase by its jobs, and the reason that goes with it."""
     if draft.done < graph.size:
-        reason = "Cancelling" if cancelled else "TimingOut" if timed_out else ""
-        return draft.stored.phase, reason
+        reason = "Suspended" if facts.suspended else ""
+        return draft.stored.phase, "Cancelling" if facts.cancelled else "TimingOut" if timed_out else reason
     assert not draft.leases, "every job has ended and a lease is outstanding"
     cut_short = any(draft.count(task, JobPhase.CANCELLED) for task in graph.order if not draft.fails_fast(task))
     failed = draft.total(JobPhase.FAILED)
-    if cancelled and (cut_short or failed):
+    if facts.cancelled and (cut_short or failed):
         return RunPhase.CANCELLED, "Cancelled"
     if cut_short:
         return RunPhase.FAILED, "RunTimedOut" if timed_out else "JobsCancelled"
@@ -320,6 +327,9 @@ def _message(draft: Draft, definition: Definition, reason: str) -> str:
     if reason == "JobsCancelled":
         cancelled = draft.total(JobPhase.CANCELLED)
         return f"{cancelled} jobs were cancelled in an earlier round; run them again with rerun --from-failed"
+    jobs = "1 job is" if len(draft.leases) == 1 else f"{len(draft.leases)} jobs are"
     if reason == "Cancelling":
-        return "1 job is being stopped" if len(draft.leases) == 1 else f"{len(draft.leases)} jobs are being stopped"
+        return f"{jobs} being stopped"
+    if reason == "Suspended":
+        return f"nothing more is started, {jobs} still running; set spec.suspend to false to go on"
     return ""

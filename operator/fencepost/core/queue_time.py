@@ -3,7 +3,7 @@
 A job that is to be leased again waits since its back-off ended; that moment is on record with it. The jobs of a task
 that have never been leased wait together, since the moment when the task could start. That moment is kept in the task's
 record, by the clock of the leader that saw it first: what workers tell of is told by other clocks, and no job may fail
-because one of those is wrong.
+because one of those is wrong. A run that is suspended is in no queue: the clock begins anew when it goes on.
 
 Where the run itself holds jobs back (`maxParallel`, or more jobs than may be open at once) they do not wait for the
 pool: there the clock begins anew whenever one of the jobs ends that held others back.
@@ -56,6 +56,13 @@ def expire_queued(draft: Draft, graph: Graph, demands: Sequence[Demand], open_ma
             draft.note_failure(job, f"QueueTimeout: {fact}; raise queueTimeout, or give the pool more slots")
         failed += overdue
     return Expiry(tuple(failed), min(moments_s, default=None))
+
+
+def begin_queues_anew(draft: Draft, graph: Graph, demands: Sequence[Demand], now_s: float) -> None:
+    """Count from now, as the run that wants this was suspended until now."""
+    for demand in demands:
+        if graph.tasks[demand.task].queue_timeout_s is not None:
+            draft.note_queued(graph.tasks[demand.task], now_s)
 
 
 def _since_s(draft: Draft, task: Task, *, crowded: bool, now_s: float) -> float:

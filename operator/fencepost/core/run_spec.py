@@ -57,6 +57,8 @@ class RunSpec:
     params: tuple[tuple[str, str], ...] = ()
     """Over the DAG's own."""
     cancel: bool = False
+    suspend: bool = False
+    """Start nothing more for now; what runs goes on."""
     round: int = 0
     """How often a person has asked for it to be run again."""
     rerun: Rerun = Rerun()

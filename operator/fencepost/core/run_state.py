@@ -92,6 +92,8 @@ class RunState:
     start_s: float | None = None
     """Unix seconds; when the operator took the run up."""
     finish_s: float | None = None
+    suspended_s: float | None = None
+    """Since when nothing more is started at a person's wish; None: it is."""
     leases: Mapping[JobKey, Lease] = field(default_factory=dict)
     waiting: Mapping[JobKey, Waiting] = field(default_factory=dict)
     tasks: Mapping[str, TaskState] = field(default_factory=dict)

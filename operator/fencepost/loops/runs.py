@@ -65,8 +65,7 @@ class Runs:
                 self._leave(view)
                 self.touch_rounds(view.dag)
         elif not self._own_write and authority is not None:
-            cancelling = view.spec is not None and view.spec.cancel and not (old and old.spec and old.spec.cancel)
-            self.touch(view.key, urgent=cancelling)
+            self.touch(view.key, urgent=view.wishes != (old.wishes if old else set()))
 
     def touch_rounds(self, dag: DagKey) -> None:
         """There may be room for another round of a run of this DAG."""
@@ -157,7 +156,7 @@ class Runs:
             state = open_jobs(state, compiled.graph, view.spec.rerun)
         cancelled = view.spec.cancel or view.deleting
         facts = gather_facts(view.key, view.uid, state.leases, authority, cancelled, world.workers, self._mailboxes)
-        facts = replace(facts, marks=view.spec.marks)
+        facts = replace(facts, marks=view.spec.marks, suspended=view.spec.suspend)
         if any(report.result.outcome is Outcome.MISSING for report in facts.reports):
             restored = await self._definitions.restore(dag, revision, authority)
             if restored not in (Answer.DONE, Answer.GONE):

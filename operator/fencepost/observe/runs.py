@@ -53,6 +53,12 @@ class RunView:
         """It has ended, and a person has asked for another round of it: it counts as active from then on."""
         return self.spec is not None and self.state is not None and round_due(self.spec, self.state)
 
+    @property
+    def wishes(self) -> set[str]:
+        """What a person asks of it while it is under way."""
+        spec = self.spec
+        return {name for name in ("cancel", "suspend") if spec is not None and getattr(spec, name)}
+
 
 class RunCache:
     """The runs, by name and by DAG."""

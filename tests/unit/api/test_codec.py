@@ -1,6 +1,7 @@
 """What is stored reads back, and what nobody could have stored is refused."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -112,6 +113,12 @@ def test_a_result_reads_back_token_first(result: Result) -> None:
 @given(RUNS)
 def test_a_run_reads_back_whole(state: RunState) -> None:
     assert codec.decode_run_status(codec.encode_run_status(state)) == state
+
+
+@given(RUNS, st.integers(0, 4_102_444_800))
+def test_since_when_a_run_is_suspended_reads_back(state: RunState, since_s: int) -> None:
+    suspended = replace(state, finish_s=None, suspended_s=since_s)
+    assert codec.decode_run_status(codec.encode_run_status(suspended)) == suspended
 
 
 @given(RUNS)

@@ -82,7 +82,7 @@ def test_what_comes_later_is_in_the_schema_and_refused() -> None:
             ".spec.history.ttl",
             *(f".spec.tasks[*].{name}" for name in ("when", "executor", "pod", "forEach.from", "forEach.items")),
         },
-        "DAGRun": {".spec.suspend"},
+        "DAGRun": set(),
         "WorkerPool": {".spec.reserved"},
         "Worker": set(),
     }

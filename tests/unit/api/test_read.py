@@ -375,9 +375,8 @@ def test_a_garbled_run_is_a_problem(spec: dict[str, Any]) -> None:
 
 
 def test_a_run_by_hand_is_checked_before_it_is_sent() -> None:
-    assert check_run(a_run(params={"region": "us"})) == []
-    assert [problem.path for problem in check_run(a_run(suspend=True, round=-1, overrides={"a": {}}))] == [
-        "spec.suspend",
+    assert check_run(a_run(params={"region": "us"}, suspend=True)) == []
+    assert [problem.path for problem in check_run(a_run(round=-1, overrides={"a": {}}))] == [
         "spec.round",
         "spec.overrides.a.phase",
         "spec.overrides.a.by",

@@ -25,6 +25,7 @@ class RunStage:
         self.now_s = NOW_S
         self.epoch = 1
         self.cancelled = False
+        self.suspended = False
         self.reports: list[Report] = []
         self.lost: set[str] = set()
         self.withdrawn: set[tuple[JobKey, int]] = set()
@@ -42,6 +43,7 @@ class RunStage:
             self.withdrawn,
             self.refused,
             marks=self.marks,
+            suspended=self.suspended,
         )
 
     def look(self) -> RunPlan:
