@@ -6,20 +6,40 @@ not wait for what the operator needs.
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fencepost.base.clock import SystemClock
+from fencepost.base.clock import Clock, SystemClock
 from fencepost.cli.errors import CommandError
 from fencepost.cli.streams import discard
+
+if TYPE_CHECKING:
+    from fencepost.cli.cluster import Cluster
 
 EXIT_FAILED = 1
 PLUGIN_SCRIPT = "kubectl-fencepost"
 
 Subparsers = argparse._SubParsersAction
 Run = Callable[[argparse.Namespace], int]
+Asked = Callable[[argparse.Namespace, "Cluster", Clock], Coroutine[None, None, int]]
+"""A command that asks a cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnCluster:
+    """Carries out a command on the cluster that its options name."""
+
+    ask: Asked
+
+    def __call__(self, args: argparse.Namespace) -> int:
+        import asyncio
+
+        from fencepost.cli.cluster import open_cluster
+
+        return asyncio.run(self.ask(args, open_cluster(args), SystemClock()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +121,34 @@ def _load_worker(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
     return root.run_worker
 
 
+def _load_trigger(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost.cli import trigger
+
+    trigger.add_parser(subparsers, COMMANDS["trigger"].help)
+    return OnCluster(trigger.run)
+
+
+def _load_cancel(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost.cli import cancel
+
+    cancel.add_parser(subparsers, COMMANDS["cancel"].help)
+    return OnCluster(cancel.run)
+
+
+def _load_suspend(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost.cli import suspend
+
+    suspend.add_suspend_parser(subparsers, COMMANDS["suspend"].help)
+    return OnCluster(suspend.suspend)
+
+
+def _load_resume(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost.cli import suspend
+
+    suspend.add_resume_parser(subparsers, COMMANDS["resume"].help)
+    return OnCluster(suspend.resume)
+
+
 def _load_shards(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
     from fencepost.cli import shards
 
@@ -112,6 +160,10 @@ COMMANDS = {
     "check": Command("what the cluster would say of a file, offline", _load_check),
     "run": Command("a DAG on this machine, with no cluster", _load_run),
     "next": Command("the coming times of a schedule", _load_next),
+    "trigger": Command("a run of a DAG now", _load_trigger),
+    "cancel": Command("stop a run", _load_cancel),
+    "suspend": Command("no new runs of a DAG, or no more jobs of a run, for now", _load_suspend),
+    "resume": Command("let what was suspended go on", _load_resume),
     "shards": Command("who leads which shard of a cluster", _load_shards),
     "operator": Command("one replica of the operator", _load_operator),
     "worker": Command("one worker of a pool", _load_worker),

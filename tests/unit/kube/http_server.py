@@ -37,11 +37,15 @@ class HttpServer:
         assert self._server is not None
         await self._server.close()
 
+    @property
+    def url(self) -> str:
+        """Without a slash at its end."""
+        assert self._server is not None
+        return str(self._server.make_url("")).rstrip("/")
+
     def client(self, access: Access | None = None, **options: Any) -> HttpApi:
         """A client of it; `options` are HttpApi's."""
-        assert self._server is not None
-        url = str(self._server.make_url("")).rstrip("/")
-        seen = Access(url) if access is None else Access(url, token=access.token, token_file=access.token_file)
+        seen = Access(self.url, token=access.token, token_file=access.token_file) if access else Access(self.url)
         return HttpApi(seen, SystemClock(), component="test", **options)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
