@@ -63,6 +63,21 @@ def busy_slots(leases: Mapping[str, str], results: Mapping[str, str]) -> int:
     return sum(not answered(key, text, results) for key, text in leases.items())
 
 
+def busy_change(
+    leases: Mapping[str, str], results: Mapping[str, str], puts: Mapping[str, Put], removals: Mapping[str, int]
+) -> int:
+    """How many more slots are busy once these wishes are fulfilled. Costs what is wished, not what stands there."""
+    change = 0
+    for key in puts.keys() | removals.keys():
+        stored, put = leases.get(key), puts.get(key)
+        if stored is not None:
+            change -= not answered(key, stored, results)
+            stored = stored if token_of(stored) > removals.get(key, -1) else None
+        wished = put.text if put is not None else stored
+        change += wished is not None and not answered(key, wished, results)
+    return change
+
+
 def answered(key: str, entry: str, results: Mapping[str, str]) -> bool:
     """Whether the worker has given its result for this entry."""
     result = results.get(key)

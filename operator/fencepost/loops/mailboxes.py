@@ -18,7 +18,7 @@ from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
 from fencepost.core.intents import Authority, WriteMailbox
 from fencepost.core.names import MailboxKey
-from fencepost.core.plan_workers import Put, answered, busy_slots, order_of, plan_mailbox, token_of
+from fencepost.core.plan_workers import Put, answered, busy_change, order_of, plan_mailbox, token_of
 from fencepost.core.run_state import Entry, Order
 from fencepost.core.worker_record import WorkerRecord
 from fencepost.loops.renewals import Renewals
@@ -82,10 +82,9 @@ class Mailboxes:
             return 0
         box = self._boxes.get(view.name)
         if box is None:
-            return worker.slots - busy_slots(worker.leases, worker.results)
-        leases = {key: text for key, text in worker.leases.items() if token_of(text) > box.removals.get(key, -1)}
-        leases |= {key: put.text for key, put in box.puts.items()}
-        return worker.slots - busy_slots(leases, worker.results) - box.reserved
+            return worker.slots - view.busy
+        change = busy_change(worker.leases, worker.results, box.puts, box.removals)
+        return worker.slots - view.busy - change - box.reserved
 
     def reserve(self, worker: str, slots: int) -> None:
         """Count slots as taken (or, below zero, given back) for grants on their way into a lease."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from fencepost.api.read import read_worker
 from fencepost.core.names import parse_mailbox_key
-from fencepost.core.plan_workers import token_of
+from fencepost.core.plan_workers import busy_slots, token_of
 from fencepost.core.worker_record import WorkerRecord
 from fencepost.kube.protocol import Obj
 from fencepost.observe.reflector import ObjectName, version_of
@@ -30,6 +30,8 @@ class WorkerView:
     """Without the entries and results that cannot be read."""
     record: Obj
     garbled: frozenset[Item]
+    busy: int
+    """Slots that its entries without a result take."""
 
 
 class WorkerCache:
@@ -82,7 +84,8 @@ class WorkerCache:
         if garbled:
             worker = replace(worker, leases=_without(worker.leases, garbled), results=_without(worker.results, garbled))
             self._say(name, garbled - (old.garbled if old is not None else frozenset()))
-        view = WorkerView(name, meta["uid"], version, worker, obj, garbled)
+        busy = busy_slots(worker.leases, worker.results)
+        view = WorkerView(name, meta["uid"], version, worker, obj, garbled, busy)
         self._workers[name] = view
         self._on_change(view, old)
 

@@ -2,9 +2,11 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 from fencepost.api.codec import decode_run_status
 from fencepost.api.names import API_VERSION, DAG_RUNS, DAGS
+from fencepost.api.times import parse_time
 from fencepost.base.clock import Clock
 from fencepost.core.run_state import RunState
 from fencepost.kube.protocol import Api, EventType, Obj
@@ -18,6 +20,7 @@ class Runs:
     """What has been asked for, and what has become of it."""
 
     asked_s: dict[str, float] = field(default_factory=dict)
+    """When each was asked for by hand, or its scheduled time."""
     ended: dict[str, RunState] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
 
@@ -40,12 +43,13 @@ class Load:
         self.runs = Runs()
         self._news = asyncio.Event()
 
-    async def make_dag(self, name: str, tasks: list[Obj], history: int = 0) -> None:
-        """Create a DAG that is run by hand only."""
+    async def make_dag(self, name: str, tasks: list[Obj], **spec: Any) -> None:
+        """Create a DAG that keeps no history; run by hand only, unless `spec` has a schedule."""
         spec = {
             "tasks": tasks,
-            "history": {"succeeded": history, "failed": history},
+            "history": {"succeeded": 0, "failed": 0},
             "concurrency": {"policy": "Allow"},
+            **spec,
         }
         dag = {
             "apiVersion": API_VERSION,
@@ -98,6 +102,8 @@ class Load:
 
     def _note(self, type_: EventType, run: Obj) -> None:
         name = run["metadata"]["name"]
+        if run["spec"]["trigger"] == "Schedule":
+            self.runs.asked_s.setdefault(name, parse_time(run["spec"]["scheduledTime"]))
         if type_ is EventType.DELETED:
             self.runs.gone.add(name)
             self._news.set()

@@ -9,7 +9,7 @@ from fencepost.api.names import API_VERSION, DAGS
 from fencepost.base.clock import Clock
 from fencepost.kube.protocol import Api
 from tests.e2e.bench.load import NAMESPACE, Load
-from tests.e2e.bench.meter import Meter, memory_mb
+from tests.e2e.bench.meter import Meter, Reading, memory_mb
 from tests.e2e.support.fleet import Fleet, Member
 
 Line = dict[str, Any]
@@ -53,6 +53,31 @@ async def single(stage: Stage) -> Line:
     tasks = [{"name": "job", "command": ["sleep", str(stage.options.job_s)]}]
     count = int(stage.options.rate * stage.options.duration_s)
     return await _at_rate(stage, "single", dags, tasks, stage.options.rate, count, jobs_a_run=1)
+
+
+async def scheduled(stage: Stage) -> Line:
+    """Runs of one job by schedules of every minute, spread over it: what the operator makes all by itself. Measured in
+    the middle of it, after a first minute in which each DAG has stored its revision."""
+    options, load = stage.options, stage.load
+    follower = asyncio.create_task(load.follow())
+    tasks = [{"name": "job", "command": ["sleep", str(options.job_s)]}]
+    schedule = {"cron": ["* * * * *"], "spread": "60s"}
+    gate = asyncio.Semaphore(CREATE_AT_ONCE)
+
+    async def make(number: int) -> None:
+        async with gate:
+            await load.make_dag(f"minutely-{number}", tasks, schedule=schedule)
+
+    await asyncio.gather(*(make(number) for number in range(round(options.rate * 60))))
+    await stage.clock.sleep(70)
+    before, start_s, start_steady_s = stage.meter.read(), stage.clock.now_s(), stage.clock.steady_s()
+    await stage.clock.sleep(options.duration_s)
+    spent, seconds = stage.meter.read().since(before), stage.clock.steady_s() - start_steady_s
+    due = {name: at_s for name, at_s in load.runs.asked_s.items() if start_s <= at_s < start_s + seconds}
+    await load.until_ended(set(due))
+    follower.cancel()
+    load.runs.ended = {name: state for name, state in load.runs.ended.items() if name in due}
+    return _line("scheduled", load, len(due), seconds, spent)
 
 
 async def chain(stage: Stage) -> Line:
@@ -113,6 +138,7 @@ async def cold(stage: Stage) -> Line:
 
 SHAPES: dict[str, Callable[[Stage], Awaitable[Line]]] = {
     "single": single,
+    "scheduled": scheduled,
     "chain": chain,
     "fan": fan,
     "idle": idle,
@@ -142,7 +168,10 @@ async def _at_rate(
     follower.cancel()
     for name in warm:
         load.runs.ended.pop(name, None)
-    jobs = count * jobs_a_run
+    return _line(shape, load, count * jobs_a_run, seconds, spent)
+
+
+def _line(shape: str, load: Load, jobs: int, seconds: float, spent: Reading) -> Line:
     failed = sum(state.phase.value != "Succeeded" for state in load.runs.ended.values())
     lags = load.runs.lags_s()
     return {

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.plan_workers import MailboxPlan, Put, answered, busy_slots, order_of, plan_mailbox, token_of
+from fencepost.core.plan_workers import (
+    MailboxPlan,
+    Put,
+    answered,
+    busy_change,
+    busy_slots,
+    order_of,
+    plan_mailbox,
+    token_of,
+)
 from fencepost.core.worker_record import MAILBOX_ENTRIES_MAX
 
 KEYS = st.sampled_from([f"k{number}" for number in range(8)])
@@ -137,6 +146,16 @@ def test_the_first_word_is_the_token() -> None:
 
 
 # Laws.
+
+
+@given(mailboxes(), wishes())
+def test_what_wishes_change_is_what_counting_all_entries_anew_would_tell(mailbox: Mailbox, wished: Wishes) -> None:
+    (leases, results), (puts, removals) = mailbox, wished
+    after = {key: text for key, text in leases.items() if token_of(text) > removals.get(key, -1)}
+    after |= {key: put.text for key, put in puts.items()}
+
+    change = busy_change(leases, results, puts, removals)
+    assert busy_slots(leases, results) + change == busy_slots(after, results)
 
 
 @given(mailboxes(), st.integers(1, 4), wishes())
