@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from fencepost.api.names import DAG_RUNS
+from fencepost.core.plan_workers import order_of
+from fencepost.core.run_state import Order
 from fencepost.kube.errors import NotFoundError
 from fencepost.memory.faults import Fault, Request
 from tests.unit.loops.processes import StageWorker
@@ -27,12 +29,17 @@ class Teller:
 
     # Who is there.
 
-    def has_dag(self, name: str, schedule: str | None, tasks: str) -> None:
+    def has_dag(self, name: str, retries: str | None, limit_s: str | None, schedule: str | None, tasks: str) -> None:
+        limits = {} if retries is None else {"retries": {"limit": int(retries), "backoff": {"jitter": 0}}}
         self.stage.dag(
             name,
-            *[a_task(*task.replace(" after ", " ").split()) for task in tasks.split(", ")],
+            *[
+                a_task(*task.replace(" after ", " ").split(), **({} if limit_s is None else {"timeout": f"{limit_s}s"}))
+                for task in tasks.split(", ")
+            ],
             cron="* * * * *" if schedule else None,
             history={"succeeded": 1},
+            **limits,
         )
 
     def has_worker(self, pod: str, slots: str, job_s: str | None) -> None:
@@ -116,9 +123,18 @@ class Teller:
     def runs_on(self, task: str, pod: str) -> None:
         assert len(self.stage.workers[pod].runner.of_task(task)) == 1
 
-    def is_leased(self, task: str, run: str, worker: str, token: str, losses: str | None) -> None:
+    def is_leased(self, task: str, run: str, worker: str, token: str, attempt: str | None, losses: str | None) -> None:
         [lease] = [lease for job, lease in self.stage.run(self.name_of(run)).leases.items() if job.task == task]
-        assert (lease.worker, lease.token, lease.losses) == (worker, int(token), int(losses or 0))
+        want = (worker, int(token), int(attempt or 1), int(losses or 0))
+        assert (lease.worker, lease.token, lease.attempt, lease.losses) == want
+
+    def waits_for(self, task: str, run: str, attempt: str) -> None:
+        [waiting] = [wait for job, wait in self.stage.run(self.name_of(run)).waiting.items() if job.task == task]
+        assert waiting.attempt == int(attempt)
+
+    def is_to_stop(self, task: str, pod: str) -> None:
+        [entry] = [text for key, text in self.stage.mailbox(self.worker_of(pod)).items() if f"/{task}/" in key]
+        assert order_of(entry) == Order.STOP
 
     def nothing_runs_on(self, pod: str) -> None:
         assert not [job for job in self.stage.workers[pod].runner.jobs if not job.ended]
@@ -153,7 +169,7 @@ class Teller:
 
 RUN = r"(?:run )?(of minute \d+|[\w-]+)"
 SENTENCES: list[tuple[str, Callable[..., Coroutine[Any, Any, None] | None]]] = [
-    (r"DAG (\w+)( every minute)?: (.+)", Teller.has_dag),
+    (r"DAG (\w+)(?: with (\d+) retr(?:y|ies))?(?: within (\d+) s)?( every minute)?: (.+)", Teller.has_dag),
     (r"worker (\w+) with (\d+) slots?(?:, jobs of (\d+) s)?", Teller.has_worker),
     (r"(\w+) stands by", Teller.stands_by),
     (r"(\w+) leads", Teller.leads),
@@ -171,7 +187,12 @@ SENTENCES: list[tuple[str, Callable[..., Coroutine[Any, Any, None] | None]]] = [
     (rf"-> {RUN} is (Pending|Running|Succeeded|Failed|Cancelled)", Teller.run_is),
     (rf"-> {RUN} is not there", Teller.run_is_not_there),
     (r"-> (?!nothing)(\w+) runs on (\w+)", Teller.runs_on),
-    (rf"-> (\w+) of {RUN} is leased to (\S+): token (\d+)(?:, (\d+) loss(?:es)?)?", Teller.is_leased),
+    (
+        rf"-> (\w+) of {RUN} is leased to (\S+): token (\d+)(?:, attempt (\d+))?(?:, (\d+) loss(?:es)?)?",
+        Teller.is_leased,
+    ),
+    (rf"-> (\w+) of {RUN} waits for attempt (\d+)", Teller.waits_for),
+    (r"-> (\w+) on (\w+) is to stop", Teller.is_to_stop),
     (r"-> nothing runs on (\w+)", Teller.nothing_runs_on),
     (r"-> (\w+) has been started (\d+) times?", Teller.was_started),
     (r"-> (\w+) has been refused (\d+) (\w+) with (\d+)", Teller.was_refused),
