@@ -25,7 +25,7 @@ from fencepost.core.lease import LeaseTimes
 from fencepost.core.names import SHARDS_DEFAULT
 from fencepost.kube.access import Access, AccessError, access_default, access_from_kubeconfig
 from fencepost.kube.client import HttpApi
-from fencepost.loops.history import AGE_MIN_S
+from fencepost.loops.history import AGE_MIN_S, TOTAL_MAX
 from fencepost.loops.leadership import Leadership
 from fencepost.loops.lease_store import ShardCountError
 from fencepost.loops.pools import follow_pools
@@ -58,6 +58,7 @@ def add_operator_parser(subparsers: "Subparsers") -> None:
     _add(parser, "--window", WINDOW_S, "seconds that a write waits for company when the API server is quick")
     _add(parser, "--profile", "", "file to write a profile of this process into at its end; slows it down by a third")
     _add(parser, "--history-age", AGE_MIN_S, "seconds that every run is kept at least")
+    _add(parser, "--history-total", TOTAL_MAX, "finished runs that are kept over all DAGs")
 
 
 def add_worker_parser(subparsers: "Subparsers") -> None:
@@ -152,6 +153,7 @@ class Replica:
             window_s=args.window,
             holds=lambda shard: self.leadership.holds(shard),
             history_age_min_s=args.history_age,
+            history_total=args.history_total,
         )
         self.leadership = Leadership(
             lease_api,

@@ -110,12 +110,13 @@ class Retries(Part):
 
 
 class History(Part):
-    """How many finished runs are kept."""
+    """How many finished runs are kept, and for how long. Whichever limit is passed first, the run goes."""
 
     succeeded: Annotated[int, Field(ge=0, le=HISTORY_MAX)] = 3
     failed: Annotated[int, Field(ge=0, le=HISTORY_MAX)] = 10
     """Cancelled runs count here."""
-    ttl: LaterText | None = None
+    ttl: Timeout | None = None
+    """How long after its end a run is kept at most; without, as long as it is among the latest."""
 
 
 class EnvVar(Part):

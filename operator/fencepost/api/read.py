@@ -21,6 +21,7 @@ from fencepost.api.validation import name_problems, parse
 from fencepost.core.cron import Gap, Overlap
 from fencepost.core.dag_spec import Concurrency, DagSpec
 from fencepost.core.definition import Priority
+from fencepost.core.history import HistoryLimits
 from fencepost.core.names import DAG_NAME_LENGTH_MAX, DagKey, spread_offset_s
 from fencepost.core.placement import PoolSpec
 from fencepost.core.problems import Problem
@@ -51,8 +52,11 @@ def read_dag(dag: Mapping[str, Any]) -> DagSpec | list[Problem]:
         suspend=spec.suspend,
         concurrency_policy=policy,
         concurrency_limit=None if policy is Concurrency.ALLOW else concurrency.limit or 1,
-        history_succeeded=spec.history.succeeded,
-        history_failed=spec.history.failed,
+        history=HistoryLimits(
+            succeeded=spec.history.succeeded,
+            failed=spec.history.failed,
+            ttl_s=None if spec.history.ttl is None else parse_duration(spec.history.ttl),
+        ),
         priority=Priority.parse(spec.priority),
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fencepost.core.definition import Definition, Priority
+from fencepost.core.history import HistoryLimits
 from fencepost.core.schedule_spec import ScheduleSpec
 
 
@@ -29,8 +30,6 @@ class DagSpec:
     concurrency_policy: Concurrency = Concurrency.FORBID
     concurrency_limit: int | None = 1
     """Active runs at once; None with Allow, which has no limit."""
-    history_succeeded: int = 3
-    history_failed: int = 10
-    """Failed and Cancelled runs kept."""
+    history: HistoryLimits = field(default_factory=HistoryLimits)
     priority: Priority = Priority.NORMAL
     """The DAG's own; each task of the definition carries its priority already resolved."""

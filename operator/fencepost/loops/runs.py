@@ -8,6 +8,7 @@ time. A turn that finds nothing to change writes nothing.
 import logging
 from dataclasses import replace
 
+from fencepost.api.times import format_duration
 from fencepost.apply.executor import Answer, Written
 from fencepost.apply.writers import Next
 from fencepost.core.intents import Announce, Authority, WriteRun
@@ -17,10 +18,10 @@ from fencepost.core.plan_run import RunPlan
 from fencepost.core.plan_workers import token_of
 from fencepost.core.record_check import foreign_job
 from fencepost.core.rounds import admits_round, begin_round, open_jobs
-from fencepost.core.run_spec import RunSpec
 from fencepost.core.run_state import Entry, Lease, Order, Outcome, RunState
 from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Obj
+from fencepost.loops.beginning import BEGIN_WITHIN_S, unknown_params, why_not_begun
 from fencepost.loops.deciding import Decision, decide, gather_facts, with_definition_restored
 from fencepost.loops.definitions import Compiled, DefinitionMissingError, Definitions
 from fencepost.loops.mailboxes import Mailboxes
@@ -122,7 +123,7 @@ class Runs:
             state = begin_round(state, view.spec.round)
         if not view.spec.revision and not await self._adoptable(dag, authority):
             return await self._postpone(view, authority, state, dag)
-        unknown = _unknown_params(view.spec, dag)
+        unknown = unknown_params(view.spec, dag)
         if unknown:
             return await self._end(view, authority, state, RunPhase.FAILED, "UnknownParam", unknown)
         revision = view.spec.revision or (dag.revision if dag is not None else "")
@@ -215,26 +216,25 @@ class Runs:
             return False
         return await self._definitions.store(dag, authority) is Answer.DONE
 
-    async def _postpone(self, view: RunView, authority: Authority, state: RunState, dag: DagView | None) -> Next:
-        """A run whose DAG is not there or not valid waits, and says for what."""
+    async def _postpone(
+        self, view: RunView, authority: Authority, state: RunState, dag: DagView | None
+    ) -> Next | float:
+        """A run whose DAG is not there or not valid waits, and says for what; but not for ever."""
         assert view.record is not None
         if view.spec is not None and view.spec.cancel:
             return await self._end(view, authority, state, RunPhase.CANCELLED, "Cancelled", "cancelled before it began")
-        if dag is None:
-            reason, message = "DAGNotFound", f"there is no DAG {view.dag}; create it, or delete this run"
-        elif dag.checked is None:
-            reason, message = "DAGNotValid", f"DAG {view.dag} is not valid: {dag.problems[0]}"
-        else:
-            pool = dag.checked.spec.definition.pool
-            reason, message = "PoolNotUsable", f"pool {pool!r} is not there, or does not admit {view.dag.namespace!r}"
-        if view.state is not None and view.state.reason == reason:
-            return Next.REST
-        waiting = replace(state, epoch=authority.epoch, reason=reason, message=message)
-        written = await self._world.executor.execute(WriteRun(authority, view.record, view.dag, "", "", waiting))
-        if written.object is not None:
+        reason, message = why_not_begun(view.dag, dag)
+        left_s = view.created_s + BEGIN_WITHIN_S - self._world.clock.now_s()
+        if left_s <= 0:
+            fact = f"it could not begin within {format_duration(BEGIN_WITHIN_S)}: {message}"
+            return await self._end(view, authority, state, RunPhase.FAILED, "NeverBegan", fact)
+        if view.state is None or view.state.reason != reason:
+            waiting = replace(state, epoch=authority.epoch, reason=reason, message=message)
+            written = await self._world.executor.execute(WriteRun(authority, view.record, view.dag, "", "", waiting))
+            if written.object is None:
+                return await self._recover(view.key, written)
             self._take_in(written.object)
-            return Next.REST
-        return await self._recover(view.key, written)
+        return left_s
 
     async def _give_up(self, view: RunView, authority: Authority, state: RunState, reason: str, why: str) -> Next:
         """A run that can never be carried out fails, once no mailbox holds an entry of it any more."""
@@ -380,16 +380,6 @@ class Runs:
         if state.phase in (RunPhase.FAILED, RunPhase.CANCELLED) and view.record is not None:
             message = state.message or state.reason
             await self._world.executor.execute(Announce(view.record, state.reason, message))
-
-
-def _unknown_params(spec: RunSpec, dag: DagView | None) -> str:
-    """What is wrong with the params of a run that is about to be taken up; empty when nothing is."""
-    if spec.revision or dag is None or dag.checked is None:
-        return ""
-    known = [name for name, _ in dag.checked.spec.definition.params]
-    unknown = sorted(name for name, _ in spec.params if name not in known)
-    has = f"it has {', '.join(known)}" if known else "it has none"
-    return f"DAG {dag.key} has no param {', '.join(unknown)}; {has}: correct spec.params" if unknown else ""
 
 
 def _total(state: RunState, phase: JobPhase) -> int:

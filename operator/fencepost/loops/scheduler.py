@@ -17,14 +17,14 @@ from fencepost.apply.executor import Executor
 from fencepost.apply.writers import Writers
 from fencepost.base.clock import Clock
 from fencepost.base.metrics import Metrics
-from fencepost.core.names import MailboxKey, RunKey, parse_mailbox_key
+from fencepost.core.names import DagKey, MailboxKey, RunKey, parse_mailbox_key
 from fencepost.core.placement import PoolSpec
 from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Api, Obj
 from fencepost.loops.audit import Audit
 from fencepost.loops.dags import Dags
 from fencepost.loops.definitions import Definitions
-from fencepost.loops.history import AGE_MIN_S, History
+from fencepost.loops.history import AGE_MIN_S, TOTAL_MAX, History
 from fencepost.loops.keeper import Keeper
 from fencepost.loops.mailboxes import Mailboxes
 from fencepost.loops.pool_desk import PoolDesk
@@ -60,6 +60,7 @@ class Scheduler:
         window_s: float,
         holds: Callable[[int], int | None],
         history_age_min_s: float = AGE_MIN_S,
+        history_total: int = TOTAL_MAX,
     ) -> None:
         """`holds` gives a shard's epoch while its trust window is open; `window_s` is how long a write waits for
         company when the API server is quick."""
@@ -89,8 +90,8 @@ class Scheduler:
         definitions = Definitions(api, self.world.dags, self.world.executor)
         self._runs = Runs(self.world, definitions, self._desk, self._mailboxes)
         self._dags = Dags(self.world, definitions, self._desk, self._runs)
-        self._audit = Audit(clock, self._dags.touch)
-        self._history = History(self.world, self._dags, history_age_min_s)
+        self._audit = Audit(clock, self._look_closely)
+        self._history = History(self.world, self._dags, history_age_min_s, history_total)
         self._keeper = Keeper(self.world, self._mailboxes)
         self._pool_status = PoolStatus(self.world, self._desk)
         metrics.watch_queue(self._desk.sizes)
@@ -109,6 +110,7 @@ class Scheduler:
             group.create_task(self._audit.run())
             group.create_task(self._check())
             group.create_task(self._keeper.stay_in_contact())
+            group.create_task(self._history.run())
             await self._pass_barriers()
 
     async def close(self) -> None:
@@ -233,8 +235,8 @@ class Scheduler:
         ours = [dag for dag in world.dags.all() if dag.shard in shards]
         for dag in ours:
             self._dags.take_up(dag)
-            self._history.take_up(dag)
-        self._audit.take_up(dag.key for dag in ours)
+        runs_alone = {run.dag for run in world.runs.all() if run.shard in shards and world.dags.get(run.dag) is None}
+        self._audit.take_up([*(dag.key for dag in ours), *runs_alone])
         self._pool_status.take_up()
 
     async def _check(self) -> None:
@@ -247,6 +249,11 @@ class Scheduler:
             self._mailboxes.pace_renewals()
             self._checked_s = self.world.clock.steady_s()
             await self.world.clock.sleep(CHECK_PERIOD_S)
+
+    def _look_closely(self, key: DagKey) -> None:
+        if self.world.dags.get(key) is not None:
+            self._dags.touch(key)
+        self._history.look(key)
 
     def _touch_run(self, key: RunKey) -> None:
         self._runs.touch(key)
@@ -276,10 +283,12 @@ class Scheduler:
 
     def _dag_changed(self, view: DagView, old: DagView | None) -> None:
         self._dags.changed(view, old)
+        self._history.dag_changed(view, old)
         self._runs.touch_rounds(view.key)
 
     def _dag_gone(self, view: DagView) -> None:
         self._dags.gone(view)
+        self._history.dag_gone(view)
 
     def _run_changed(self, view: RunView, old: RunView | None) -> None:
         self._runs.changed(view, old)

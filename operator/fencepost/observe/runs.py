@@ -90,6 +90,15 @@ class RunCache:
         """The DAG's runs that have not finished."""
         return sum(not view.finished for view in self.of_dag(dag))
 
+    def has_any(self, dag: DagKey) -> bool:
+        """Whether the DAG has runs."""
+        return dag in self._by_dag
+
+    @property
+    def count(self) -> int:
+        """How many runs there are."""
+        return len(self._runs)
+
     def all(self) -> Iterable[RunView]:
         """Every run."""
         return self._runs.values()

@@ -79,7 +79,6 @@ def test_what_comes_later_is_in_the_schema_and_refused() -> None:
     assert refused == {
         "DAG": {
             ".spec.schedule.catchUp",
-            ".spec.history.ttl",
             *(f".spec.tasks[*].{name}" for name in ("when", "executor", "pod", "forEach.from", "forEach.items")),
         },
         "DAGRun": set(),

@@ -8,6 +8,7 @@ from fencepost.api.read import check_run, read_dag, read_pool, read_run_spec, re
 from fencepost.core.cron import Gap, Overlap
 from fencepost.core.dag_spec import Concurrency, DagSpec
 from fencepost.core.definition import Definition, Priority, RetryPolicy, SuccessThreshold, Task
+from fencepost.core.history import HistoryLimits
 from fencepost.core.names import DagKey, spread_offset_s
 from fencepost.core.placement import PoolSpec
 from fencepost.core.problems import Problem
@@ -90,7 +91,7 @@ def test_everything_that_is_written_is_read() -> None:
             timeout="2h",
             terminationGracePeriod="5s",
             params={"region": "eu"},
-            history={"succeeded": 0, "failed": 1},
+            history={"succeeded": 0, "failed": 1, "ttl": "24h"},
         )
     )
 
@@ -120,8 +121,7 @@ def test_everything_that_is_written_is_read() -> None:
         suspend=True,
         concurrency_policy=Concurrency.FORBID,
         concurrency_limit=3,
-        history_succeeded=0,
-        history_failed=1,
+        history=HistoryLimits(0, 1, 86_400.0),
         priority=Priority.LOW,
     )
 
@@ -239,7 +239,6 @@ def test_forbid_has_a_limit_of_one_unless_it_says_another_and_allow_has_none(
     [
         ({"schedule": {"cron": ["* * * * *"], "catchUp": {"policy": "All"}}}, "spec.schedule.catchUp"),
         ({"concurrency": {"policy": "Replace"}}, "spec.concurrency.policy"),
-        ({"history": {"ttl": "24h"}}, "spec.history.ttl"),
         ({"tasks": [a_task(when="true")]}, "spec.tasks[0].when"),
         ({"tasks": [a_task(executor="Pods")]}, "spec.tasks[0].executor"),
         ({"tasks": [a_task(pod={"spec": {}})]}, "spec.tasks[0].pod"),

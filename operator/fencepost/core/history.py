@@ -1,0 +1,60 @@
+"""Which finished runs of a DAG are kept, and until when.
+
+A run is kept while it is among the latest of its sort (succeeded or not) and has not been finished for longer than the
+DAG's history lasts. Whichever limit is passed first, the run goes.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLimits:
+    """What is kept of a DAG's runs."""
+
+    succeeded: int = 3
+    failed: int = 10
+    """Failed and Cancelled ones."""
+    ttl_s: float | None = None
+    """How long after its end a run is kept at most; None: as long as it is among the latest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Generic[T]):
+    """A run that has finished."""
+
+    run: T
+    succeeded: bool
+    finish_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPlan(Generic[T]):
+    """What is to go."""
+
+    surplus: Sequence[T]
+    """Oldest first."""
+    next_s: float | None
+    """When the next one of those that are kept has been kept for long enough; None: no time sets an end to any."""
+
+
+def plan_history(runs: Iterable[Ended[T]], limits: HistoryLimits, now_s: float) -> HistoryPlan[T]:
+    """What the limits do not keep."""
+    ordered = sorted(runs, key=lambda ended: ended.finish_s)
+    counts = {True: 0, False: 0}
+    for ended in ordered:
+        counts[ended.succeeded] += 1
+    over = {True: counts[True] - limits.succeeded, False: counts[False] - limits.failed}
+    surplus: list[T] = []
+    next_s = None
+    for ended in ordered:
+        expired = limits.ttl_s is not None and ended.finish_s + limits.ttl_s <= now_s
+        if over[ended.succeeded] > 0 or expired:
+            surplus.append(ended.run)
+        elif next_s is None and limits.ttl_s is not None:
+            next_s = ended.finish_s + limits.ttl_s
+        over[ended.succeeded] -= 1
+    return HistoryPlan(surplus, next_s)
