@@ -277,8 +277,10 @@ class Dags:
             self.touch_status(view.key)
             return None
         self._desk.close(decision.grants)
-        self._desk.leave(view.key, run)
-        return await self._fate_of(view, memory, run, slot_s, written.answer)
+        outcome = await self._fate_of(view, memory, run, slot_s, written.answer)
+        if slot_s not in memory.fired:  # if it is, what it holds counts on
+            self._desk.leave(view.key, run)
+        return outcome
 
     async def _fate_of(self, view: DagView, memory: DagMemory, run: RunKey, slot_s: int, answer: Answer) -> Next:
         """After a create without success: is the slot's run there all the same?"""

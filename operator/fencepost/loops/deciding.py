@@ -84,7 +84,7 @@ def decide(
 ) -> Decision:
     """Plan, ask the pool, lease. The reason why jobs wait goes into the state."""
     plan = advance_run(state, compiled.graph, compiled.definition, facts, now_s)
-    grants = desk.ask(compiled.definition.pool, dag, run, plan.demands)
+    grants = desk.ask(compiled.definition.pool, dag, run, len(plan.state.leases), plan.demands)
     leased, _ = lease_jobs(plan, compiled.graph, grants, now_s)
     block = desk.block(compiled.definition.pool, dag, run)
     if block is not None and not leased.reason:

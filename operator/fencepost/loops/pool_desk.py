@@ -74,11 +74,19 @@ class PoolDesk:
         self._pump(name, None)
         return name
 
-    def ask(self, pool_name: str, dag: DagKey, run: RunKey, demands: Sequence[Demand]) -> list[Grant]:
-        """Put in a run's claims and take every grant that it has by now."""
+    def adopt(self, pool_name: str, dag: DagKey, run: RunKey, leases: int) -> None:
+        """A run that has not been planned here yet holds this many leases by its record: they count for its DAG's share
+        before any other run of the DAG asks for more."""
+        if pool_name in self._pools:
+            self._move(pool_name, dag, run)
+            self.hold(dag, run, leases)
+
+    def ask(self, pool_name: str, dag: DagKey, run: RunKey, leases: int, demands: Sequence[Demand]) -> list[Grant]:
+        """Put in a run's claims, whose record holds so many leases, and take every grant that it has by now."""
         pool = self._pools.get(pool_name)
         if pool is not None:
-            self._pool_of_run[run] = pool_name
+            self._move(pool_name, dag, run)
+            pool.hold(dag, run, leases + len(self._grants.get(run, ())))
             pool.offer(dag, run, demands)
             self._pump(pool_name, run)
         return self._grants.pop(run, [])
@@ -113,6 +121,14 @@ class PoolDesk:
         if pool is None:
             return Block.NO_POOL, f"there is no WorkerPool {pool_name!r}; create it, or cancel the run"
         return pool.block(dag, run)
+
+    def _move(self, pool_name: str, dag: DagKey, run: RunKey) -> None:
+        """The run is of this pool from now on, and of no other."""
+        before = self._pools.get(self._pool_of_run.get(run, ""))
+        if before is not None and before.spec.name != pool_name:
+            before.withdraw(run)
+            before.hold(dag, run, 0)
+        self._pool_of_run[run] = pool_name
 
     def _pump(self, name: str, asking: RunKey | None) -> None:
         """Turn free slots into grants; every run that gets one is told, but for the one that is asking."""

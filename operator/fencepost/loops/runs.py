@@ -121,8 +121,8 @@ class Runs:
             if not self._admits_round(view, dag):
                 return ROUND_LOOK_S
             state = begin_round(state, view.spec.round)
-        if not view.spec.revision and not await self._adoptable(dag, authority):
-            return await self._postpone(view, authority, state, dag)
+        if not view.spec.revision and (not_yet := await self._prepare(view, authority, state, dag)) is not None:
+            return not_yet
         unknown = unknown_params(view.spec, dag)
         if unknown:
             return await self._end(view, authority, state, RunPhase.FAILED, "UnknownParam", unknown)
@@ -176,7 +176,8 @@ class Runs:
         written = await world.executor.execute(intent)
         if written.answer is not Answer.DONE:
             self._desk.close(decision.grants)
-            self._desk.hold(view.dag, view.key, len(state.leases))
+            perhaps = decision.state if written.answer is Answer.UNKNOWN else state  # stored, for all that we know
+            self._desk.hold(view.dag, view.key, max(len(state.leases), len(perhaps.leases)))
             return await self._recover(view.key, written)
         assert written.object is not None
         self._take_in(written.object)
@@ -207,14 +208,17 @@ class Runs:
             case _:
                 return Next.AGAIN if await self._world.refresh_run(key) else Next.RETRY
 
-    async def _adoptable(self, dag: DagView | None, authority: Authority) -> bool:
-        """Whether a run of this DAG can be taken up now: its pool admits it, and its revision is stored."""
-        if dag is None or dag.checked is None:
-            return False
-        pool = self._desk.get(dag.checked.spec.definition.pool)
-        if pool is None or not pool.spec.admits(dag.key.namespace):
-            return False
-        return await self._definitions.store(dag, authority) is Answer.DONE
+    async def _prepare(
+        self, view: RunView, authority: Authority, state: RunState, dag: DagView | None
+    ) -> Next | float | None:
+        """How the turn ends, if the run cannot be taken up: its DAG is not valid, its pool does not admit it, or its
+        revision could not be stored just now, which is no fault of the run's and is tried again."""
+        pool = self._desk.get(dag.checked.spec.definition.pool) if dag is not None and dag.checked is not None else None
+        if dag is None or pool is None or not pool.spec.admits(dag.key.namespace):
+            return await self._postpone(view, authority, state, dag)
+        if (answer := await self._definitions.store(dag, authority)) is Answer.DONE:
+            return None
+        return Next.REST if answer is Answer.NOT_LEADING else Next.RETRY
 
     async def _postpone(
         self, view: RunView, authority: Authority, state: RunState, dag: DagView | None

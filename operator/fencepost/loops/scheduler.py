@@ -225,9 +225,11 @@ class Scheduler:
     def _take_up(self, shards: Collection[int]) -> None:
         """Look at everything that these shards own: what has happened to it so far, nobody may have followed."""
         world = self.world
-        for run in list(world.runs.all()):
-            if run.shard in shards and not run.finished:
-                self._runs.touch(run.key)
+        runs = [run for run in world.runs.all() if run.shard in shards and not run.finished]
+        for run in runs:
+            self._adopt(run)
+        for run in runs:
+            self._runs.touch(run.key)
         for worker in list(world.workers.all()):
             self._keeper.sweep(worker)
             self._keeper.worker_changed(worker, worker)
@@ -238,6 +240,12 @@ class Scheduler:
         runs_alone = {run.dag for run in world.runs.all() if run.shard in shards and world.dags.get(run.dag) is None}
         self._audit.take_up([*(dag.key for dag in ours), *runs_alone])
         self._pool_status.take_up()
+
+    def _adopt(self, run: RunView) -> None:
+        """A run has become ours: what it holds counts for its DAG's share, before any run is planned."""
+        dag = self.world.dags.get(run.dag)
+        if run.state is not None and run.state.leases and dag is not None and dag.checked is not None:
+            self._desk.adopt(dag.checked.spec.definition.pool, run.dag, run.key, len(run.state.leases))
 
     async def _check(self) -> None:
         while True:

@@ -1,7 +1,11 @@
 """Runs that people make: before their DAG, without a pool, against what is stored; and what becomes of them."""
 
+import pytest
+
 from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, DAGS, WORKER_POOLS
 from fencepost.core.phases import RunPhase
+from fencepost.kube.errors import ConnectionLostError, OverloadedError
+from fencepost.memory.faults import Fault
 from tests.unit.loops.stage import Stage, a_task, an_object, play
 
 
@@ -97,5 +101,20 @@ def test_a_run_goes_on_with_the_definition_that_it_began_with() -> None:
         worker.runner.jobs[0].end()
         await stage.until(lambda: stage.finished("r1"))
         assert [job.launch.source.job.task for job in worker.runner.jobs] == ["old", "next"]
+
+    play(story)
+
+
+@pytest.mark.parametrize("fault", [Fault(error=OverloadedError("later")), Fault(error=ConnectionLostError("lost"))])
+def test_a_definition_that_cannot_be_stored_at_once_costs_a_run_time_and_nothing_else(fault: Fault) -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        stage.worker()
+        stage.dag("etl")
+        await stage.pass_time(5.0)
+        stage.once("Ann", "create", CONTROLLER_REVISIONS, fault)
+        stage.manual_run("r1", "etl")
+        await stage.until(lambda: stage.finished("r1"), limit_s=10.0)
+        assert stage.run("r1").phase is RunPhase.SUCCEEDED
 
     play(story)
