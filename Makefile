@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help install lock lint generate verify test test-unit test-e2e \
+.PHONY: help install lock lint generate verify test test-unit sim test-e2e \
         cluster-build cluster-up cluster-down kind-up kind-down demo demo-down bench clean
 
 help: ## Show what there is to make
@@ -46,6 +46,10 @@ test: lint verify test-unit test-e2e ## Everything: style, types, unit tests, an
 test-unit: install ## Unit tests; the core must be covered in every branch
 	$(BIN)/coverage run -m pytest tests/unit
 	$(BIN)/coverage report --fail-under=100
+
+sim: install ## Break it if you can: whole clusters under faults from seeds. SEEDS=100 FIRST=0, or SEED=7 [STEPS=3,17]; SIZE=small,middle,large
+	@$(BIN)/python -m tests.unit.sim $(if $(SEEDS),--seeds=$(SEEDS)) $(if $(FIRST),--first=$(FIRST)) \
+	  $(if $(SEED),--seed=$(SEED)) $(if $(STEPS),--steps=$(STEPS)) $(if $(SIZE),--size=$(SIZE))
 
 test-e2e: cluster-build ## Tests against a real kube-apiserver, started and ended by the tests
 	$(BIN)/python -m pytest tests/e2e --timeout=300

@@ -1,0 +1,209 @@
+"""Promises about leases, tokens and results, as runs record them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from fencepost.api.codec import decode_result
+from fencepost.api.dag_models import LOSSES_MAX
+from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, WORKERS
+from fencepost.core.names import JobKey
+from fencepost.core.phases import JobPhase
+from fencepost.core.plan_workers import token_of
+from fencepost.core.run_state import Lease, Outcome
+from tests.unit.sim.checker import Checker
+from tests.unit.sim.cluster import Job
+from tests.unit.sim.history import Stored, Written
+from tests.unit.sim.scene import Scene
+
+CAP_MEMORY_S: Final = 60.0
+"""A leader may count slots of workers that were there so long ago."""
+RUN_BYTES_MAX: Final = 256 * 1024
+
+
+def new_leases(written: Written) -> Iterator[tuple[JobKey, Lease]]:
+    """The leases that a write of a run gives out."""
+    if written.after is None:
+        return
+    old = written.before.run.leases if written.before is not None else {}
+    for job, lease in written.after.run.leases.items():
+        if old.get(job) != lease:
+            yield job, lease
+
+
+class TokensGrow(Checker):
+    promise = "each lease of a job has a higher token than the one before"
+    kinds = (DAG_RUNS,)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._highest: dict[tuple[str, JobKey], int] = {}
+        self._started: dict[tuple[str, int], str] = {}
+        self._last: dict[tuple[str, str], int] = {}
+
+    def see(self, written: Written) -> Iterator[str]:
+        before, after = written.before, written.after
+        for job, lease in new_leases(written):
+            assert after is not None
+            highest = self._highest.get((after.uid, job), 0)
+            if lease.token <= highest:
+                yield f"{after.name} {job} is leased under token {lease.token} after {highest}"
+            if lease.token > after.run.lease_counter:
+                yield f"{after.name} {job} is leased under token {lease.token}, above the run's counter"
+            self._highest[after.uid, job] = lease.token
+            self.scene.coverage["lease again" if highest else "lease"] += 1
+        if before is not None and after is not None and before.status and after.status:
+            for name in ("epoch", "leaseCounter", "round"):
+                if after.status.get(name, 0) < before.status.get(name, 0):
+                    yield f"{name} of {after.name} falls from {before.status[name]} to {after.status[name]}"
+
+    def job_started(self, job: Job) -> Iterator[str]:
+        first = self._started.setdefault((job.execution, job.token), job.worker)
+        if self._last.get((job.worker, job.execution), 0) >= job.token:
+            yield f"{job.execution} is started on {job.worker} under token {job.token}, which is not new there"
+        elif first != job.worker:
+            yield f"{job.execution} is started under token {job.token} on {first} and on {job.worker}"
+        self._last[job.worker, job.execution] = job.token
+        self.scene.coverage["job started"] += 1
+
+
+class OneResultForEachJob(Checker):
+    """What becomes of each lease that a run records no longer, and that what has ended stays so."""
+
+    promise = "one result is accepted for each job, that of the lease on record, and none is lost"
+    kinds = (DAG_RUNS,)
+
+    def see(self, written: Written) -> Iterator[str]:
+        before, after = written.before, written.after
+        if before is None or after is None:
+            return
+        if after.run.round == before.run.round:
+            for job, phase in before.ended.items():
+                if after.ended.get(job) is not phase:
+                    yield f"{after.name} {job} had ended as {phase} and is {after.ended.get(job)} now"
+        for job, lease in before.run.leases.items():
+            if after.run.leases.get(job) != lease:
+                yield from self._lease_ended(after, job, lease)
+        for job, phase in after.ended.items():
+            if job not in before.ended and job not in before.run.leases and phase is JobPhase.SUCCEEDED:
+                yield f"{after.name} {job} has succeeded without a lease on record"
+
+    def _lease_ended(self, run: Stored, job: JobKey, lease: Lease) -> Iterator[str]:
+        worker = self.scene.history.objects[WORKERS].get(lease.worker)
+        what = f"{run.name} {job}, leased to {lease.worker} under token {lease.token},"
+        key, ended = run.key_of(job), run.ended.get(job)
+        text = worker.results.get(key) if worker is not None else None
+        if text is not None and token_of(text) == lease.token:
+            outcome = decode_result(text).outcome
+            self.scene.coverage[f"folded {outcome}"] += 1
+            if (ended is JobPhase.SUCCEEDED) != (outcome is Outcome.SUCCEEDED):
+                yield f"{what} was answered with {outcome} and is {ended}"
+            if ended is JobPhase.SUCCEEDED and not self._has_run(run, job, lease):
+                yield f"{what} succeeded, and no such job has ever ended well there"
+            return
+        if ended is JobPhase.SUCCEEDED:
+            yield f"{what} succeeded, and its worker does not say so"
+        entry = worker.entries.get(key) if worker is not None else None
+        if worker is None or worker.fenced:
+            self.scene.coverage["lease lost with its worker"] += 1
+        elif entry is not None and token_of(entry) == lease.token:
+            yield f"{what} was taken away while its entry stood there unanswered"
+        else:
+            self.scene.coverage["lease taken back"] += 1
+
+    def _has_run(self, run: Stored, job: JobKey, lease: Lease) -> bool:
+        execution = f"{run.uid}/{job.task}/{job.index}"
+        return any(
+            (each.execution, each.token, each.worker, each.exit_code) == (execution, lease.token, lease.worker, 0)
+            for each in reversed(self.scene.book)
+        )
+
+
+class GraphIsKept(Checker):
+    promise = "a job is leased when its parents have ended, and no more of them at once than its task allows"
+    kinds = (DAG_RUNS,)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._tasks: dict[str, Mapping[str, Mapping[str, Any]]] = {}
+        """By revision, by name."""
+
+    def see(self, written: Written) -> Iterator[str]:
+        run = written.after
+        leases = list(new_leases(written))
+        if run is None or not leases:
+            return
+        tasks = self._tasks_of(run)
+        for name in {job.task for job, _ in leases} & tasks.keys():
+            task = tasks[name]
+            if task.get("rule", "AllSucceeded") == "AllSucceeded":
+                for parent in task.get("dependsOn") or ():
+                    if not _all_succeeded(run, parent, tasks):
+                        yield f"{run.name} {name} is leased before {parent} has succeeded"
+            at_once = sum(job.task == name for job in run.run.leases)
+            if at_once > task.get("maxParallel", at_once):
+                yield f"{run.name} {name} has {at_once} leases, {task['maxParallel']} are allowed"
+        for job, lease in leases:
+            if lease.losses > LOSSES_MAX:
+                yield f"{run.name} {job} is leased after {lease.losses} losses"
+
+    def _tasks_of(self, run: Stored) -> Mapping[str, Mapping[str, Any]]:
+        revision = run.spec.get("revision", "")
+        if revision not in self._tasks:
+            stored = self.scene.history.objects[CONTROLLER_REVISIONS].get(revision)
+            tasks = stored.obj["data"]["tasks"] if stored is not None else ()
+            self._tasks[revision] = {task["name"]: task for task in tasks}
+        return self._tasks[revision]
+
+
+def _all_succeeded(run: Stored, task: str, tasks: Mapping[str, Mapping[str, Any]]) -> bool:
+    """A task without jobs is as its parents are."""
+    size = (tasks[task].get("forEach") or {}).get("count", 1)
+    if size == 0:
+        return all(_all_succeeded(run, parent, tasks) for parent in tasks[task].get("dependsOn") or ())
+    state = run.run.tasks.get(task)
+    return state is not None and state.count(JobPhase.SUCCEEDED) == size
+
+
+class ShareHolds(Checker):
+    """By the slots there were at most within the last minute: no later than that a leader has heard of a loss."""
+
+    promise = "a DAG holds no more of its pool than its share"
+    kinds = (DAG_RUNS, WORKERS)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._slots: list[tuple[float, int]] = [(0.0, 0)]
+        self._held: dict[str, dict[str, int]] = {}
+        """By DAG, by run."""
+
+    def see(self, written: Written) -> Iterator[str]:
+        if written.kind is WORKERS:
+            live = (w for w in self.scene.history.objects[WORKERS].values() if not w.fenced)
+            self._slots.append((written.at_s, sum(worker.spec["slots"] for worker in live)))
+            while len(self._slots) > 1 and self._slots[1][0] < written.at_s - CAP_MEMORY_S:
+                self._slots.pop(0)
+            return
+        run = written.now
+        held = self._held.setdefault(run.spec["dag"], {})
+        if written.after is None or not written.after.run.leases:
+            held.pop(run.uid, None)
+            return
+        held[run.uid] = len(written.after.run.leases)
+        if not any(True for _ in new_leases(written)):
+            return
+        slots = max(slots for _, slots in self._slots)
+        most = max(1, slots * self.scene.plan.share_percent // 100)
+        if sum(held.values()) > most:
+            yield f"DAG {run.spec['dag']} holds {sum(held.values())} slots of {slots}, {most} are its share"
+
+
+class RunsAreSmall(Checker):
+    promise = "no object outgrows its limit"
+    kinds = (DAG_RUNS,)
+
+    def see(self, written: Written) -> Iterator[str]:
+        if written.after is not None and written.after.size_bytes > RUN_BYTES_MAX:
+            yield f"run {written.name} has {written.after.size_bytes} bytes"
+
+
+LEASE_CHECKERS = (TokensGrow, OneResultForEachJob, GraphIsKept, ShareHolds, RunsAreSmall)

@@ -1,0 +1,70 @@
+"""All checkers together. Each holds one promise, and knows nothing of how the product keeps it.
+
+A checker is told of every write, and is asked to look around once a second and at the end; whatever it yields is a
+violation, and ends the simulation.
+"""
+
+from collections.abc import Iterator
+
+from tests.unit.sim.check_ends import END_CHECKERS
+from tests.unit.sim.check_leaders import LEADER_CHECKERS
+from tests.unit.sim.check_leases import LEASE_CHECKERS
+from tests.unit.sim.check_mailboxes import MAILBOX_CHECKERS
+from tests.unit.sim.check_slots import SLOT_CHECKERS
+from tests.unit.sim.checker import Checker
+from tests.unit.sim.history import Written
+from tests.unit.sim.scene import Scene
+from tests.unit.sim.violation import BrokenPromiseError, Violation
+
+ALL: tuple[type[Checker], ...] = (
+    *SLOT_CHECKERS,
+    *LEASE_CHECKERS,
+    *MAILBOX_CHECKERS,
+    *LEADER_CHECKERS,
+    *END_CHECKERS,
+)
+
+
+class Checkers:
+    """Of one simulation."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.fingerprint = 0
+        self._scene = scene
+        self._checkers = [checker(scene) for checker in ALL]
+        self._broken: BrokenPromiseError | None = None
+        self._jobs_seen = 0
+
+    def see(self, written: Written) -> None:
+        """A write has just been stored. What is wrong with it is raised at the next look, out of the product's way."""
+        what = (self.fingerprint, written.at_s, written.version, written.name, written.sender)
+        self.fingerprint = hash(what)
+        for checker in self._checkers:
+            if written.kind in checker.kinds:
+                self._judge(checker, checker.see(written))
+
+    def look(self) -> None:
+        """Time has passed."""
+        book = self._scene.book
+        for job in book[self._jobs_seen :]:
+            for checker in self._checkers:
+                self._judge(checker, checker.job_started(job))
+        self._jobs_seen = len(book)
+        for checker in self._checkers:
+            self._judge(checker, checker.look())
+        if self._broken is not None:
+            raise self._broken
+
+    def end(self) -> None:
+        """Everything has ended."""
+        self.look()
+        for checker in self._checkers:
+            self._judge(checker, checker.end())
+        if self._broken is not None:
+            raise self._broken
+
+    def _judge(self, checker: Checker, broken: Iterator[str]) -> None:
+        for text in broken:
+            if self._broken is None:
+                self._broken = BrokenPromiseError(Violation(checker.promise, self._scene.loop.now_s, text))
+                self._scene.note(self._scene.loop.now_s, "BROKEN", f"{checker.promise}: {text}")

@@ -1,0 +1,221 @@
+"""Replicas and workers on machines of their own, wired as in `fencepost.main`, and jobs that take their time.
+
+A job says in its command how long it takes and how often it fails; whether one attempt of it fails follows from the
+attempt alone, so that it is the same however the cluster around it fares. `Job` is what it does to the world outside:
+the checkers see each, and that is all they believe of jobs.
+"""
+
+import asyncio
+import hashlib
+import signal
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.api.names import SYSTEM_NAMESPACE_DEFAULT
+from fencepost.base.metrics import Metrics
+from fencepost.core.lease import LeaseTimes
+from fencepost.kube.protocol import Obj
+from fencepost.loops.leadership import Leadership
+from fencepost.loops.scheduler import Scheduler
+from fencepost.memory.identity import Identity, Role, worker_identity
+from fencepost.worker.runner import Ending, Launch
+from fencepost.worker.settings import WorkerSettings
+from fencepost.worker.worker import Worker, WorkerEnd
+from tests.unit.sim.network import Network
+from tests.unit.sim.virtual import Machine, VirtualLoop
+from tests.unit.worker.stage import CountedMetrics
+
+WINDOW_S: Final = 0.05
+SYSTEM: Final = SYSTEM_NAMESPACE_DEFAULT
+
+
+def draw(*of: object) -> float:
+    """A number from 0 to 1 that follows from these things, always the same."""
+    digest = hashlib.blake2b("/".join(map(str, of)).encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "big") / 2**48
+
+
+@dataclass
+class Job:
+    """One start of a job, as the world outside sees it."""
+
+    worker: str
+    """Full name of the worker process."""
+    execution: str
+    token: int
+    attempt: int
+    started_at_s: float
+    """True time."""
+    ended_at_s: float | None = None
+    exit_code: int | None = None
+    """None while it runs, and of what was killed with its worker."""
+
+
+def job_command(seconds: float, failing: float, *, stubborn: bool = False) -> list[str]:
+    """Takes so long, fails with this share of its attempts, and does not mind SIGTERM if it is stubborn."""
+    return ["job", f"{seconds:g}", f"{failing:g}", *(["stubborn"] if stubborn else [])]
+
+
+class SimJob:
+    """A process that runs for so long, or until it is signalled."""
+
+    def __init__(self, loop: VirtualLoop, record: Job, seconds: float, exit_code: int, stubborn: bool) -> None:
+        self._loop = loop
+        self._record = record
+        self._stubborn = stubborn
+        self._ending: asyncio.Future[Ending] = loop.create_future()
+        self._timer = loop.after(seconds, self._end, exit_code)
+
+    async def wait(self) -> Ending:
+        return await self._ending
+
+    def signal(self, number: int) -> bool:
+        if self._record.ended_at_s is not None:
+            return False
+        if number == signal.SIGKILL or not self._stubborn:
+            self._timer.cancel()
+            self._end(-number)
+        return True
+
+    def vanish(self) -> None:
+        """Killed, and nobody is left to hear of it."""
+        self._timer.cancel()
+        if self._record.ended_at_s is None:
+            self._record.ended_at_s = self._loop.now_s
+
+    def _end(self, exit_code: int) -> None:
+        self._record.ended_at_s, self._record.exit_code = self._loop.now_s, exit_code
+        if not self._ending.done():
+            self._ending.set_result(Ending(exit_code))
+
+
+class SimRunner:
+    """Starts jobs for one worker; keeps them all in the book of jobs."""
+
+    def __init__(self, loop: VirtualLoop, worker: str, book: list[Job]) -> None:
+        self._loop = loop
+        self._worker = worker
+        self._book = book
+        self._jobs: list[SimJob] = []
+
+    async def start(self, launch: Launch) -> SimJob:
+        execution, attempt = launch.env["FENCEPOST_EXECUTION_ID"], launch.source.attempt
+        record = Job(self._worker, execution, int(launch.env["FENCEPOST_TOKEN"]), attempt, self._loop.now_s)
+        self._book.append(record)
+        _, seconds, failing, *rest = launch.command
+        failed = draw(launch.source.run, launch.source.job, attempt) < float(failing)
+        job = SimJob(self._loop, record, float(seconds), 1 if failed else 0, "stubborn" in rest)
+        self._jobs.append(job)
+        return job
+
+    def vanish(self) -> None:
+        """The worker's guardian, or the end of its container, kills whatever runs."""
+        for job in self._jobs:
+            job.vanish()
+
+
+class ReplicaProcess:
+    """One operator process."""
+
+    def __init__(self, network: Network, machine: Machine, *, shards: int, pool: Obj) -> None:
+        self.machine = machine
+        self.name = machine.name
+        self._pool = pool
+        self._nonces = 0
+        self._network = network
+        machine.call(lambda: self._build(network, shards))
+        self.tasks = [machine.run(self.scheduler.run(), "scheduler"), machine.run(self._lead(), "leadership")]
+
+    def _build(self, network: Network, shards: int) -> None:
+        identity = Identity(Role.OPERATOR, self.name)
+        self.metrics = Metrics()
+        self.scheduler = Scheduler(
+            network.client(self.machine, identity),
+            self.machine,
+            self.metrics,
+            system_namespace=SYSTEM,
+            shards=shards,
+            window_s=WINDOW_S,
+            holds=lambda shard: self.leadership.holds(shard),
+        )
+        self.leadership = Leadership(
+            network.client(self.machine, identity),
+            self.machine,
+            namespace=SYSTEM,
+            replica=self.name,
+            shards=shards,
+            times=LeaseTimes(),
+            nonce=self._nonce,
+            progress=lambda: not self.scheduler.stuck(),
+            on_acquired=self.scheduler.acquired,
+            on_released=self.scheduler.released,
+        )
+
+    @property
+    def alive(self) -> bool:
+        return not self.machine.dead
+
+    @property
+    def fallen(self) -> bool:
+        """Whether a part of it has ended though nobody has ended it."""
+        return self.alive and any(task.done() for task in self.tasks)
+
+    def holds(self, shard: int) -> int | None:
+        """The epoch under which it would act for the shard now."""
+        return self.leadership.holds(shard) if self.alive else None
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.machine.kill()
+        self._network.hang_up(self.machine)
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        self.machine.run(self._stop(), "stop")
+
+    async def _lead(self) -> None:
+        await self.scheduler.filled.wait()
+        await self.leadership.run()
+
+    async def _stop(self) -> None:
+        await self.leadership.step_down()
+        await self.scheduler.close()
+        self.kill()
+
+    def _nonce(self) -> str:
+        self._nonces += 1
+        return f"{self._nonces:05d}"
+
+
+class WorkerProcess:
+    """One worker process."""
+
+    def __init__(self, network: Network, machine: Machine, settings: WorkerSettings, book: list[Job]) -> None:
+        self.machine = machine
+        self.pod = settings.pod
+        self.name = settings.name
+        """Of its Worker and its Lease."""
+        self._network = network
+        self.runner = SimRunner(network.loop, settings.name, book)
+        api = network.client(machine, worker_identity(settings.pod))
+        self.worker = machine.call(lambda: Worker(api, machine, settings, self.runner, CountedMetrics()))
+        self.task: asyncio.Task[WorkerEnd] = machine.run(self._run(), "worker")
+
+    @property
+    def alive(self) -> bool:
+        return not self.machine.dead
+
+    def kill(self) -> None:
+        """SIGKILL; its guardian kills its jobs."""
+        self.machine.kill()
+        self.runner.vanish()
+        self._network.hang_up(self.machine)
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        self.machine.call(self.worker.drain)
+
+    async def _run(self) -> WorkerEnd:
+        end = await self.worker.run()
+        self.kill()
+        return end

@@ -1,0 +1,110 @@
+"""The command behind `make sim`: many seeds on all cores, or one with its story."""
+
+import argparse
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tests.unit.sim.coverage import coverage_table, untried
+from tests.unit.sim.plan import Plan, draw_plan
+from tests.unit.sim.shrink import numbers_of, shrink
+from tests.unit.sim.simulate import simulate
+from tests.unit.sim.violation import Violation
+
+SHRUNKEN_MAX = 3
+"""So many failing seeds are cut down and told; of the others only the promise is named."""
+STORY_LINES = 400
+
+
+@dataclass
+class Report:
+    """What one process has to say of one seed."""
+
+    seed: int
+    size: str
+    violation: Violation | None
+    coverage: "Counter[str]"
+    cpu_s: float
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code: 0 when nothing was violated."""
+    parser = argparse.ArgumentParser(prog="make sim")
+    parser.add_argument("--seeds", type=int, default=100, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--seed", type=int, help="this one alone, with its story")
+    parser.add_argument("--steps", default="", help="of that seed's plan these alone, such as 3,17; - for none")
+    parser.add_argument("--size", default="", choices=("", "small", "middle", "large"), help="instead of the drawn one")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    args = parser.parse_args(arguments)
+    if args.seed is not None:
+        return _one(args.seed, args.size, args.steps)
+    return _many(range(args.first, args.first + args.seeds), args.size, args.jobs)
+
+
+def _one(seed: int, size: str, steps: str) -> int:
+    plan = draw_plan(seed, size)
+    if steps:
+        plan = plan.only(frozenset(int(number) for number in steps.split(",") if number.isdecimal()))
+    outcome = simulate(plan, told=True)
+    print("\n".join(outcome.story))
+    print("\n".join(coverage_table(outcome.coverage)))
+    print(f"fingerprint {outcome.fingerprint & 0xFFFFFFFFFFFFFFFF:016x}, {outcome.writes} writes")
+    print(f"1 schedules, {int(outcome.violation is not None)} violations")
+    return int(outcome.violation is not None)
+
+
+def _many(seeds: Iterable[int], size: str, jobs: int) -> int:
+    began_s = time.monotonic()
+    coverage: Counter[str] = Counter()
+    failed: list[Report] = []
+    cpu_s, count = 0.0, 0
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        for report in pool.imap_unordered(_report, ((seed, size) for seed in seeds)):
+            count += 1
+            cpu_s += report.cpu_s
+            coverage.update(report.coverage)
+            coverage[f"plan {report.size}"] += 1
+            if report.violation is not None:
+                failed.append(report)
+                print(f"seed {report.seed}: {report.violation}", flush=True)
+    for report in sorted(failed, key=lambda each: each.seed)[:SHRUNKEN_MAX]:
+        _tell(report, size)
+    took_s = time.monotonic() - began_s
+    print("\n".join(coverage_table(coverage)))
+    if missing := untried(coverage):
+        print(f"never tried: {', '.join(missing)}")
+    print(
+        f"{60 * count / took_s:.0f} seeds a minute on {jobs} processes, "
+        f"{60 * count / max(cpu_s, 1e-9):.0f} a minute of one core"
+    )
+    print(f"{count} schedules, {len(failed)} violations")
+    return int(bool(failed))
+
+
+def _report(task: tuple[int, str]) -> Report:
+    seed, size = task
+    began_s = time.process_time()
+    plan = draw_plan(seed, size)
+    outcome = simulate(plan)
+    return Report(seed, plan.size, outcome.violation, outcome.coverage, time.process_time() - began_s)
+
+
+def _tell(report: Report, size: str) -> None:
+    """A failing seed, cut down, with the end of its story and how to see it again."""
+    assert report.violation is not None
+    promise = report.violation.promise
+
+    def fails(plan: Plan) -> bool:
+        violation = simulate(plan).violation
+        return violation is not None and violation.promise == promise
+
+    plan = shrink(draw_plan(report.seed, size), fails)
+    outcome = simulate(plan, told=True)
+    print(f"\nseed {report.seed}, cut down to {len(plan.steps)} steps:")
+    print("\n".join(outcome.story[-STORY_LINES:]))
+    sized = f" SIZE={size}" if size else ""
+    print(f"again: make sim SEED={report.seed} STEPS={numbers_of(plan.steps)}{sized}\n", flush=True)

@@ -1,0 +1,166 @@
+"""Every write to the API server, in order, as values: what the checkers look at, and nothing else of the product.
+
+A tap on the store sees each change at the moment it is made, whoever made it and whatever followed from what. Objects
+are read once here, so that checkers share them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fencepost.api.codec import decode_run_status
+from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, DAGS, LEASES, WORKERS, Kind
+from fencepost.core.names import JobKey
+from fencepost.core.phases import JobPhase
+from fencepost.core.run_state import RunState
+from fencepost.kube.protocol import Obj
+from fencepost.memory.records import Change, Record
+from fencepost.memory.watches import Watch
+from tests.unit.sim.network import Network
+
+KINDS = (DAGS, DAG_RUNS, WORKERS, LEASES, CONTROLLER_REVISIONS)
+NO_RUN = RunState()
+NOTHING: Mapping[str, Any] = {}
+
+
+@dataclass
+class Stored:
+    """One object at one version."""
+
+    obj: Obj
+    size_bytes: int
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        meta: Mapping[str, Any] = self.obj["metadata"]
+        return meta
+
+    @property
+    def uid(self) -> str:
+        return str(self.meta["uid"])
+
+    @property
+    def name(self) -> str:
+        return str(self.meta["name"])
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        spec: Mapping[str, Any] = self.obj.get("spec") or NOTHING
+        return spec
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        status: Mapping[str, Any] = self.obj.get("status") or NOTHING
+        return status
+
+    @cached_property
+    def run(self) -> RunState:
+        """Of a DAGRun: its record; of one that nobody has taken up, an empty one."""
+        return decode_run_status(self.status) if self.status else NO_RUN
+
+    @cached_property
+    def ended(self) -> Mapping[JobKey, JobPhase]:
+        """Of a DAGRun: its jobs that have ended."""
+        return {
+            JobKey(name, index): phase
+            for name, task in self.run.tasks.items()
+            for phase, indices in task.ended.items()
+            for index in indices
+        }
+
+    @property
+    def entries(self) -> Mapping[str, str]:
+        """Of a Worker: its mailbox."""
+        return self.spec.get("leases") or NOTHING
+
+    @property
+    def results(self) -> Mapping[str, str]:
+        """Of a Worker."""
+        return self.status.get("results") or NOTHING
+
+    @property
+    def fenced(self) -> bool:
+        return bool(self.spec.get("fenced"))
+
+    def key_of(self, job: JobKey) -> str:
+        """Of a DAGRun: the mailbox key of one of its jobs, made by hand here, as the product may be wrong about it."""
+        return f"{self.meta['namespace']}/{self.name}.{self.uid[:8]}/{job.task}/{job.index}"
+
+
+@dataclass
+class Written:
+    """One change of one object."""
+
+    at_s: float
+    version: int
+    sender: str
+    """The machine whose request did it; `user` for people."""
+    verb: str
+    kind: Kind
+    name: str
+    before: Stored | None
+    """None: it was created."""
+    after: Stored | None
+    """None: it was deleted."""
+
+    @property
+    def now(self) -> Stored:
+        """As it is, or was at last."""
+        stored = self.after or self.before
+        assert stored is not None
+        return stored
+
+
+class Tap(Watch):
+    """A watch that never waits: it is told at once."""
+
+    def __init__(self, kind: Kind, tell: Callable[[Kind, Change], None]) -> None:
+        super().__init__("", "", None)
+        self._kind = kind
+        self._tell = tell
+
+    def offer(self, change: Change) -> None:
+        self._tell(self._kind, change)
+
+
+class History:
+    """What stands in the API server now, and who is told of each change."""
+
+    def __init__(self, network: Network) -> None:
+        self.objects: dict[Kind, dict[str, Stored]] = {kind: {} for kind in KINDS}
+        """By name; there is one namespace for each kind here."""
+        self.writes = 0
+        self.listeners: list[Callable[[Written], None]] = []
+        self._network = network
+        engine = network.engine
+        for kind in KINDS:
+            # A subscription like any other, but for the queue; the engine has no use for such a thing itself.
+            engine._store.collection(kind).history.subscribe(Tap(kind, self._see), engine.version)
+
+    def _see(self, kind: Kind, change: Change) -> None:
+        objects, name = self.objects[kind], change.record.key.name
+        sender = self._network.sender
+        before = objects.get(name)
+        after = None if change.after is None else _stored(change.after)
+        if after is None:
+            objects.pop(name, None)
+        else:
+            objects[name] = after
+        self.writes += 1
+        written = Written(
+            self._network.loop.now_s,
+            change.version,
+            "user" if sender is None else sender[0],
+            "" if sender is None else sender[1].verb,
+            kind,
+            name,
+            before,
+            after,
+        )
+        for listener in self.listeners:
+            listener(written)
+
+
+def _stored(record: Record) -> Stored:
+    return Stored(record.object(), len(record.data))

@@ -1,0 +1,178 @@
+"""What a seed stands for: a cluster, its DAGs, and a list of steps: all that goes wrong and all that people do.
+
+Steps stand each for itself. What is random within a step follows from the step's own salt, and what is random about the
+cluster from the seed, so that leaving a step out changes the others as little as possible: a failing plan can be cut
+down, and run again from `make sim SEED=… STEPS=…`.
+
+Not here: an API server restored from an older snapshot. Versions would go back, and with them compare-and-swap, epochs
+and marks; no cache and no fence survives that, and the operator's handbook says so. It is refused as a fault, not
+survived.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+from tests.unit.sim.dags import draw_dags
+
+LENGTH_S: Final = 900.0
+"""Of a simulation, in which schedules go on; afterwards everything is to end."""
+CALM_FROM_S: Final = 600.0
+"""Nothing goes wrong any more from here."""
+BUSY_FROM_S: Final = 20.0
+
+MACHINES = ("kill", "stop", "pause", "vm_pause", "crash_before", "crash_after")
+LINKS = ("cut", "refuse", "deaf", "lag", "no_bookmarks", "watch_cut", "watch_end", "gone")
+ANSWERS = (
+    "lost_after",
+    "lost_before",
+    "error_500",
+    "error_500_after",
+    "error_503",
+    "busy_429",
+    "conflict_409",
+    "slow",
+    "slow_back",
+)
+CLOCKS = ("clock_step",)
+PEOPLE = (
+    "manual_run",
+    "manual_again",
+    "cancel_run",
+    "delete_run",
+    "edit_dag",
+    "suspend_dag",
+    "delete_dag",
+    "touch_run",
+    "delete_worker",
+    "delete_worker_lease",
+    "drain_worker",
+)
+OTHERS = ("outage", "lie")
+KINDS: Final[tuple[str, ...]] = MACHINES + LINKS + ANSWERS + CLOCKS + PEOPLE + OTHERS
+WEIGHTS: Final[Mapping[str, int]] = {
+    "kill": 3, "stop": 2, "pause": 4, "vm_pause": 2, "crash_before": 4, "crash_after": 4,
+    "cut": 3, "refuse": 1, "deaf": 2, "lag": 4, "no_bookmarks": 1, "watch_cut": 2, "watch_end": 1, "gone": 1,
+    "lost_after": 4, "lost_before": 2, "error_500": 1, "error_500_after": 2, "error_503": 1, "busy_429": 2,
+    "conflict_409": 1, "slow": 3, "slow_back": 3, "clock_step": 2,
+    "manual_run": 6, "manual_again": 4, "cancel_run": 5, "delete_run": 5, "edit_dag": 3, "suspend_dag": 2,
+    "delete_dag": 2, "touch_run": 2, "delete_worker": 1, "delete_worker_lease": 1, "drain_worker": 3,
+    "outage": 1, "lie": 4,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happens."""
+
+    number: int
+    at_s: float
+    kind: str
+    target: str
+    """A seat (`op0`, `w3`), a DAG, or `all`; which run or worker is hit is drawn from the salt when it happens."""
+    for_s: float
+    rate: float
+    salt: int
+
+    def __str__(self) -> str:
+        rate = f", {self.rate:.0%} of requests" if self.kind in ANSWERS else ""
+        span = f" for {self.for_s:.1f} s" if self.kind not in PEOPLE else ""
+        return f"step {self.number}: {self.kind} {self.target}{span}{rate}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Where a process runs: it gets another one there when it has ended."""
+
+    name: str
+    speed: float
+    """Of its clocks."""
+    wall_offset_s: float
+    slots: int = 0
+    """Of a worker."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One simulation."""
+
+    seed: int
+    shards: int
+    replicas: tuple[Seat, ...]
+    workers: tuple[Seat, ...]
+    share_percent: int
+    """Of the pool that one DAG may hold."""
+    latency_s: float
+    """Of a quick request, on average."""
+    changes_max: int
+    """Versions of each kind that can be watched from."""
+    dags: Mapping[str, Mapping[str, Any]]
+    steps: tuple[Step, ...]
+    length_s: float = LENGTH_S
+    calm_from_s: float = CALM_FROM_S
+    size: str = field(default="small")
+
+    def only(self, numbers: frozenset[int]) -> "Plan":
+        """The same plan with these steps alone."""
+        steps = tuple(step for step in self.steps if step.number in numbers)
+        return Plan(**{**self.__dict__, "steps": steps})
+
+
+def draw_plan(seed: int, size: str = "") -> Plan:
+    """The plan of a seed. Sizes: small (2 replicas, 4 workers), middle, large (5 and 30); most seeds are small."""
+    rng = Random(seed)
+    drawn = rng.choices(("small", "middle", "large"), (85, 12, 3))[0]
+    size = size or drawn
+    replicas = {"small": 2, "middle": rng.randint(2, 4), "large": 5}[size]
+    workers = {"small": rng.randint(2, 4), "middle": rng.randint(4, 10), "large": 30}[size]
+    shards = rng.choice((1, 2, 3, 4)) if size != "large" else 16
+    skewed = rng.random() < 0.4
+    seats_of_replicas = tuple(_seat(rng, f"op{number}", skewed, 0) for number in range(replicas))
+    seats_of_workers = tuple(_seat(rng, f"w{number}", skewed, rng.choice((1, 2, 4, 8))) for number in range(workers))
+    slots = sum(seat.slots for seat in seats_of_workers)
+    dags = draw_dags(rng, {"small": rng.randint(2, 5), "middle": 8, "large": 25}[size], slots)
+    seats = [seat.name for seat in (*seats_of_replicas, *seats_of_workers)]
+    count = rng.choice((0, 4, 10, 20, 30, 45))
+    steps = sorted((_step(rng, seats, len(seats_of_replicas), list(dags)) for _ in range(count)), key=lambda s: s.at_s)
+    return Plan(
+        seed=seed,
+        shards=shards,
+        replicas=seats_of_replicas,
+        workers=seats_of_workers,
+        share_percent=rng.choice((30, 50, 100)),
+        latency_s=rng.choice((0.001, 0.003, 0.01, 0.05)),
+        changes_max=rng.choice((150, 1000, 100_000)),
+        dags=dags,
+        steps=tuple(Step(number, *_parts(step)) for number, step in enumerate(steps)),
+        size=size,
+    )
+
+
+def _seat(rng: Random, name: str, skewed: bool, slots: int) -> Seat:
+    speed = rng.uniform(0.97, 1.03) if skewed else 1.0
+    offset_s = rng.uniform(-5.0, 5.0) if skewed else 0.0
+    return Seat(name, speed, offset_s, slots)
+
+
+def _step(rng: Random, seats: list[str], replicas: int, dags: list[str]) -> Step:
+    kind = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+    at_s = rng.uniform(BUSY_FROM_S, CALM_FROM_S - 20.0)
+    if rng.random() < 0.5:
+        # Just when schedules fire: most writes are near the whole minute.
+        at_s = min(CALM_FROM_S - 20.0, 60.0 * round(at_s / 60.0) + rng.uniform(-0.5, 6.0))
+    target = rng.choice(seats[:replicas]) if rng.random() < 0.55 else rng.choice(seats)
+    if kind in PEOPLE:
+        target = rng.choice(dags)
+    elif kind == "outage" or (kind in ANSWERS and rng.random() < 0.3):
+        target = "all"
+    for_s = rng.choice((rng.uniform(0.2, 3.0), rng.uniform(3.0, 30.0), rng.uniform(30.0, 300.0)))
+    if kind in ("lag", "deaf", "slow", "slow_back"):
+        for_s = min(for_s, 60.0)
+    if kind == "outage":
+        for_s = min(for_s, 90.0)
+    return Step(0, at_s, kind, target, for_s, rng.choice((0.05, 0.2, 0.5, 1.0)), rng.getrandbits(32))
+
+
+def _parts(step: Step) -> tuple[float, str, str, float, float, int]:
+    return step.at_s, step.kind, step.target, step.for_s, step.rate, step.salt

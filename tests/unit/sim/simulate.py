@@ -1,0 +1,118 @@
+"""One seed from its beginning to its verdict.
+
+Faults and schedules for ten simulated minutes, then five in which nothing goes wrong and schedules go on, then no new
+runs, and everything is to end within `BOUND_S`. The first violation ends the simulation.
+"""
+
+import asyncio
+import gc
+import logging
+import sys
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.api.names import DAGS, WORKER_POOLS
+from tests.unit.sim.checkers import Checkers
+from tests.unit.sim.plan import Plan
+from tests.unit.sim.scene import Scene
+from tests.unit.sim.steps import Steps
+from tests.unit.sim.story import Story
+from tests.unit.sim.violation import BrokenPromiseError, Violation
+
+BOUND_S: Final = 600.0
+"""From the end of all schedules, with all processes well since five minutes: everything has ended by then."""
+QUIET_LOOK_S: Final = 5.0
+
+
+@dataclass
+class Outcome:
+    """What came of one simulation."""
+
+    plan: Plan
+    violation: Violation | None
+    coverage: "Counter[str]"
+    story: list[str]
+    writes: int
+    simulated_s: float
+    fingerprint: int
+    """Of all that has happened: the same whenever the same plan is carried out."""
+
+
+def simulate(plan: Plan, *, told: bool = False) -> Outcome:
+    """Carry out a plan; `told`: with its story."""
+    story = Story(told)
+    with _quiet():
+        scene = Scene(plan)
+        scene.note = story.note
+        checkers = Checkers(scene)
+        scene.history.listeners.append(story.written)
+        scene.history.listeners.append(checkers.see)
+        violation = None
+        try:
+            scene.loop.run_until_complete(_play(scene, checkers))
+        except BrokenPromiseError as broken:
+            violation = broken.violation
+        except Exception:
+            violation = Violation("no crash", scene.loop.now_s, traceback.format_exc())
+        finally:
+            scene.loop.end()
+    if violation is not None:
+        story.note(scene.loop.now_s, "VIOLATION", str(violation))
+    return Outcome(
+        plan, violation, scene.coverage, story.lines, scene.history.writes, scene.loop.now_s, checkers.fingerprint
+    )
+
+
+async def _play(scene: Scene, checkers: Checkers) -> None:
+    plan = scene.plan
+    steps = Steps(scene)
+    scene.put(WORKER_POOLS, "default", {"maxSharePerDAG": f"{plan.share_percent}%"})
+    for seat in (*plan.replicas, *plan.workers):
+        scene.start(seat)
+    await asyncio.sleep(5.0)
+    for name, spec in plan.dags.items():
+        scene.put(DAGS, name, spec)
+    await _until(scene, checkers, plan.calm_from_s)
+    steps.calm()
+    scene.calm = True
+    scene.note(scene.loop.now_s, "FAULT", "no more of them")
+    await _until(scene, checkers, plan.length_s)
+    for name in list(scene.history.objects[DAGS]):
+        scene.edit(DAGS, name, lambda dag: dag["spec"].update(suspend=True))
+    scene.note(scene.loop.now_s, "user", "suspends every DAG")
+    while unended := scene.unended():
+        if scene.loop.now_s > plan.length_s + BOUND_S:
+            raise BrokenPromiseError(Violation("everything ends", scene.loop.now_s, "; ".join(unended[:5])))
+        await _until(scene, checkers, scene.loop.now_s + QUIET_LOOK_S)
+    checkers.end()
+
+
+async def _until(scene: Scene, checkers: Checkers, true_s: float) -> None:
+    """Let time pass; look at what no write tells of."""
+    while (left_s := true_s - scene.loop.now_s) > 0:
+        await asyncio.sleep(min(1.0, left_s))
+        checkers.look()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No log, no tidying at odd moments, and nothing said of what is dropped with a dead machine."""
+    hook, enabled = sys.unraisablehook, gc.isenabled()
+    sys.unraisablehook = lambda _: None
+    logging.disable(logging.CRITICAL)
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of what was about to begin when everything ended
+            gc.collect()
+        logging.disable(logging.NOTSET)
+        sys.unraisablehook = hook

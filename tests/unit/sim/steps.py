@@ -1,0 +1,286 @@
+"""Carries out the steps of a plan. What is hit, where a step does not say, is drawn from the step's own salt."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from fencepost.api.codec import decode_entry
+from fencepost.api.names import DAG_RUNS, DAGS, LEASES, WORKERS
+from fencepost.core.plan_workers import token_of
+from fencepost.kube.errors import ConnectionLostError
+from fencepost.kube.protocol import Obj
+from tests.unit.sim.cluster import SYSTEM, job_command
+from tests.unit.sim.dags import draw_dag
+from tests.unit.sim.history import Stored
+from tests.unit.sim.network import Link
+from tests.unit.sim.plan import ANSWERS, Step
+from tests.unit.sim.scene import Scene
+from tests.unit.sim.troubles import Trap, Trouble
+from tests.unit.sim.virtual import Machine
+
+STEP_CLOCK_S_MAX: Final = 45.0
+MANUAL_NAMES: Final = 4
+"""Names that people use again and again for their runs."""
+
+
+class Steps:
+    """The hands that do it."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._undo: dict[int, Callable[[], None]] = {}
+        """By step, of what lasts."""
+        for step in scene.plan.steps:
+            scene.loop.at(step.at_s, self._carry_out, step)
+
+    def calm(self) -> None:
+        """Nothing goes wrong any more: whatever lasts is over, and every seat is taken."""
+        for number in list(self._undo):
+            self._end(number)
+        scene = self._scene
+        scene.troubles.traps.clear()
+        scene.troubles.gone.clear()
+        for seat in (*scene.plan.replicas, *scene.plan.workers):
+            scene.revive(seat.name)
+
+    def _carry_out(self, step: Step) -> None:
+        scene = self._scene
+        if step.kind in ANSWERS:
+            self._spoil_answers(step)
+        else:
+            act: Callable[[Step, Random], None] = getattr(self, f"_{step.kind}")
+            scene.note(scene.loop.now_s, "FAULT", str(step))
+            act(step, Random(step.salt))
+        scene.coverage[f"step {step.kind}"] += 1
+
+    def _for_a_while(self, step: Step, undo: Callable[[], None]) -> None:
+        self._undo[step.number] = undo
+        self._scene.loop.after(step.for_s, self._end, step.number)
+
+    def _end(self, number: int) -> None:
+        undo = self._undo.pop(number, None)
+        if undo is not None:
+            self._scene.note(self._scene.loop.now_s, "FAULT", f"step {number} is over")
+            undo()
+
+    def _spoil_answers(self, step: Step) -> None:
+        scene = self._scene
+
+        def hit(machine: Machine) -> bool:
+            return step.target == "all" or machine is scene.process(step.target).machine
+
+        trouble = Trouble(step, hit, Random(step.salt))
+        scene.troubles.active.append(trouble)
+        scene.note(scene.loop.now_s, "FAULT", str(step))
+        self._for_a_while(step, lambda: scene.troubles.active.remove(trouble))
+
+    # Machines.
+
+    def _kill(self, step: Step, rng: Random) -> None:
+        self._scene.kill(step.target, min(step.for_s, 60.0))
+
+    def _stop(self, step: Step, rng: Random) -> None:
+        scene, process = self._scene, self._scene.process(step.target)
+        if process.alive and not process.machine.frozen:
+            process.stop()
+            scene.loop.after(5.0 + min(step.for_s, 60.0), scene.revive, step.target)
+
+    def _pause(self, step: Step, rng: Random) -> None:
+        machine = self._scene.process(step.target).machine
+        machine.freeze()
+        self._for_a_while(step, machine.thaw)
+
+    def _vm_pause(self, step: Step, rng: Random) -> None:
+        machine = self._scene.process(step.target).machine
+        machine.freeze()
+        self._for_a_while(step, lambda: machine.thaw(clock_went_on=False))
+
+    def _crash_before(self, step: Step, rng: Random) -> None:
+        self._trap(step, rng, before=True)
+
+    def _crash_after(self, step: Step, rng: Random) -> None:
+        self._trap(step, rng, before=False)
+
+    def _trap(self, step: Step, rng: Random, *, before: bool) -> None:
+        scene, process = self._scene, self._scene.process(step.target)
+
+        def sprung() -> None:
+            if process.alive:
+                scene.note(scene.loop.now_s, process.machine.name, "dies at this write")
+                process.kill()
+                scene.loop.after(min(step.for_s, 60.0), scene.revive, step.target)
+
+        scene.troubles.traps.append(Trap(process.machine, before, rng.randint(0, 6), sprung))
+
+    def _clock_step(self, step: Step, rng: Random) -> None:
+        machine = self._scene.process(step.target).machine
+        machine.wall_offset_s = rng.choice((-1, 1)) * rng.uniform(0.5, STEP_CLOCK_S_MAX)
+
+    # Links.
+
+    def _link(self, step: Step, change: Callable[[Link], None], back: Callable[[Link], None]) -> None:
+        link = self._scene.network.links[self._scene.process(step.target).machine]
+        change(link)
+        self._for_a_while(step, lambda: back(link))
+
+    def _cut(self, step: Step, rng: Random) -> None:
+        def change(link: Link) -> None:
+            link.cut, link.cut_at_s = True, self._scene.loop.now_s
+
+        self._link(step, change, lambda link: setattr(link, "cut", False))
+
+    def _refuse(self, step: Step, rng: Random) -> None:
+        machine = self._scene.process(step.target).machine
+        self._link(step, lambda link: setattr(link, "refused", True), lambda link: setattr(link, "refused", False))
+        self._scene.network.cut_watches(machine, ConnectionLostError("watch: reset by peer"))
+
+    def _deaf(self, step: Step, rng: Random) -> None:
+        self._link(step, lambda link: setattr(link, "deaf", True), lambda link: setattr(link, "deaf", False))
+
+    def _lag(self, step: Step, rng: Random) -> None:
+        lag_s = rng.choice((0.3, 2.0, 8.0))
+        self._link(
+            step, lambda link: setattr(link, "event_lag_s", lag_s), lambda link: setattr(link, "event_lag_s", 0.0)
+        )
+
+    def _no_bookmarks(self, step: Step, rng: Random) -> None:
+        self._link(step, lambda link: setattr(link, "bookmarks", False), lambda link: setattr(link, "bookmarks", True))
+
+    def _watch_cut(self, step: Step, rng: Random) -> None:
+        error = ConnectionLostError("watch: reset by peer")
+        self._scene.network.cut_watches(self._scene.process(step.target).machine, error)
+
+    def _watch_end(self, step: Step, rng: Random) -> None:
+        self._scene.network.cut_watches(self._scene.process(step.target).machine, None)
+
+    def _gone(self, step: Step, rng: Random) -> None:
+        machine = self._scene.process(step.target).machine
+        self._scene.troubles.gone.add(machine)
+        self._scene.network.cut_watches(machine, None)
+
+    def _outage(self, step: Step, rng: Random) -> None:
+        """The API server is away: all connections break, and nobody gets a new one."""
+        scene = self._scene
+        machines = scene.machines
+        for machine in machines:
+            scene.network.links[machine].refused = True
+            scene.network.cut_watches(machine, ConnectionLostError("watch: reset by peer"))
+
+        def back() -> None:
+            for machine in machines:
+                scene.network.links[machine].refused = False
+
+        self._for_a_while(step, back)
+
+    # People.
+
+    def _runs(self, dag: str) -> list[Stored]:
+        return [run for run in self._scene.history.objects[DAG_RUNS].values() if run.spec.get("dag") == dag]
+
+    def _some_run(self, step: Step, rng: Random) -> Stored | None:
+        """One of the DAG's, rather one under way."""
+        runs = self._runs(step.target)
+        active = [run for run in runs if not run.run.phase.finished]
+        choice = active if active and rng.random() < 0.7 else runs
+        return rng.choice(choice) if choice else None
+
+    def _manual_run(self, step: Step, rng: Random) -> None:
+        self._scene.put(DAG_RUNS, f"m{step.number}", {"dag": step.target})
+
+    def _manual_again(self, step: Step, rng: Random) -> None:
+        """A run under a name that has been used before, the run before it deleted a moment ago."""
+        name = f"again{rng.randrange(MANUAL_NAMES)}"
+        self._scene.delete(DAG_RUNS, name)
+        self._scene.put(DAG_RUNS, name, {"dag": step.target})
+        for later_s in (rng.uniform(0.01, 0.2), rng.uniform(0.2, 3.0)):
+            self._scene.loop.after(later_s, self._once_more, name, step.target)
+
+    def _once_more(self, name: str, dag: str) -> None:
+        self._scene.delete(DAG_RUNS, name)
+        self._scene.put(DAG_RUNS, name, {"dag": dag})
+
+    def _cancel_run(self, step: Step, rng: Random) -> None:
+        run = self._some_run(step, rng)
+        if run is not None:
+            self._scene.edit(DAG_RUNS, run.name, lambda obj: obj["spec"].update(cancel=True))
+
+    def _delete_run(self, step: Step, rng: Random) -> None:
+        run = self._some_run(step, rng)
+        if run is not None:
+            self._scene.delete(DAG_RUNS, run.name)
+
+    def _edit_dag(self, step: Step, rng: Random) -> None:
+        def change(dag: Obj) -> None:
+            for task in dag["spec"]["tasks"]:
+                task["command"] = job_command(round(rng.uniform(0.1, 8.0), 2), rng.choice((0.0, 0.2)))
+            if rng.random() < 0.5:
+                dag["spec"]["tasks"].append({"name": f"more{step.number}", "command": job_command(1.0, 0.0)})
+
+        self._scene.edit(DAGS, step.target, change)
+
+    def _suspend_dag(self, step: Step, rng: Random) -> None:
+        scene = self._scene
+
+        def suspend(suspended: bool) -> None:
+            scene.edit(DAGS, step.target, lambda dag: dag["spec"].update(suspend=suspended))
+
+        suspend(True)
+        self._for_a_while(step, lambda: suspend(False))
+
+    def _delete_dag(self, step: Step, rng: Random) -> None:
+        """And make it again: the same name, another UID, another definition."""
+        scene = self._scene
+        for run in self._runs(step.target):
+            scene.deleted_by_people.add(run.uid)
+        scene.delete(DAGS, step.target)
+        spec: dict[str, Any] = dict(draw_dag(rng, 10.0, scheduled=True))
+        scene.loop.after(rng.choice((0.0, 0.05, 1.0, 20.0)), scene.put, DAGS, step.target, spec)
+
+    def _touch_run(self, step: Step, rng: Random) -> None:
+        """A label of somebody's, which moves the version of the run and nothing else."""
+        run = self._some_run(step, rng)
+        if run is not None:
+            labels = {"touched": str(step.number)}
+            self._scene.edit(DAG_RUNS, run.name, lambda obj: obj["metadata"].setdefault("labels", {}).update(labels))
+
+    def _some_worker(self, rng: Random) -> str | None:
+        names = list(self._scene.history.objects[WORKERS])
+        return rng.choice(names) if names else None
+
+    def _delete_worker(self, step: Step, rng: Random) -> None:
+        name = self._some_worker(rng)
+        if name is not None:
+            self._scene.delete(WORKERS, name, SYSTEM)
+
+    def _delete_worker_lease(self, step: Step, rng: Random) -> None:
+        name = self._some_worker(rng)
+        if name is not None:
+            self._scene.delete(LEASES, name, SYSTEM)
+
+    def _drain_worker(self, step: Step, rng: Random) -> None:
+        """SIGTERM, as in a rollout."""
+        worker = self._scene.workers[rng.choice(list(self._scene.workers))]
+        if worker.alive and not worker.machine.frozen:
+            worker.stop()
+
+    def _lie(self, step: Step, rng: Random) -> None:
+        """Somebody who has a worker's rights answers, with success, for whatever he has ever been given there."""
+        scene = self._scene
+        name = self._some_worker(rng)
+        if name is None:
+            return
+        stored = scene.history.objects[WORKERS][name]
+        keys = {job.execution: job for job in scene.book if job.worker == name}
+        worker: Obj = stored.obj
+        results = dict(stored.results)
+        for key, text in stored.entries.items():
+            token = token_of(text)
+            if key not in results and token > 1 and decode_entry(text).run_uid:
+                results[key] = f"{token - 1} Succeeded 0 - -"
+        for run in scene.history.objects[DAG_RUNS].values():
+            for execution, job in keys.items():
+                uid, task, index = execution.split("/")
+                key = f"demo/{run.name}.{uid[:8]}/{task}/{index}"
+                if uid == run.uid and key not in stored.entries:
+                    results[key] = f"{job.token} Succeeded 0 - -"
+        scene.lie(name, worker, results)

@@ -1,0 +1,312 @@
+"""An event loop whose time is virtual, and machines in it that can be frozen, killed, and have clocks of their own.
+
+The trick is whose a callback is. Each machine's code runs under a context variable that names the machine; tasks,
+futures and timers inherit it as they inherit any context. So whatever comes due is known to be some machine's, and is
+kept back while that machine is frozen, and dropped once it is dead: at the very next `await`, wherever that is. What
+belongs to no machine (the network, the API server, the checkers) always runs.
+
+Where a machine asks the loop for the time it is told its own: a machine has a speed, and may have lost time while it
+stood still, as a virtual machine does that is paused from outside. So timeouts and sleeps drift with its clock.
+
+Nothing here waits for anything real: when nothing is due, time moves on to the next timer.
+"""
+
+import asyncio
+import heapq
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, Final, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+NOON_S: Final = 1_796_040_000
+"""2026-11-30T12:00:00Z: when every simulation begins; a whole minute."""
+SPIN_MAX: Final = 20_000
+"""More turns of the loop than that at one and the same moment are code that has forgotten to wait."""
+TASKS_LOOK: Final = 1000
+TICK_S: Final = 1e-6
+
+
+class Machine:
+    """What can be frozen and killed: one process, or the virtual machine that it runs on. Its own clock, too."""
+
+    def __init__(self, loop: "VirtualLoop", name: str, *, speed: float = 1.0, wall_offset_s: float = 0.0) -> None:
+        self.name = name
+        self.speed = speed
+        """Of its clocks: 1.05 gains three seconds a minute."""
+        self.wall_offset_s = wall_offset_s
+        self.dead = False
+        self.frozen = False
+        self.clock_stopped = False
+        """It has stood still once without its clock going on: it may think that it is trusted when it is not."""
+        self.held: list[Handle | Timer] = []
+        self.context: Context = copy_context()
+        self.context.run(OWNER.set, self)
+        self.tasks: list[asyncio.Task[Any]] = []
+        """Those that may still be under way: kept, so that nothing of the dead is tidied up at some odd moment."""
+        self._loop = loop
+        self._lost_s = 0.0
+        self._frozen_at_s = 0.0
+
+    # As `base.clock.Clock`.
+
+    def now_s(self) -> float:
+        """The wall clock."""
+        return NOON_S + self.steady_s() + self.wall_offset_s
+
+    def steady_s(self) -> float:
+        """Since the simulation began, as this machine counts."""
+        return self.local_s(self._loop.now_s)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(0.0, seconds))
+
+    # From outside.
+
+    def local_s(self, true_s: float) -> float:
+        """A moment as this machine's steady clock shows it."""
+        return (true_s - self._lost_s) * self.speed
+
+    @property
+    def wall_error_s(self) -> float:
+        """How far the wall clock is from the truth."""
+        return abs(self.now_s() - NOON_S - self._loop.now_s)
+
+    def true_s(self, local_s: float) -> float:
+        """When the machine's steady clock will show this, if it goes on."""
+        return local_s / self.speed + self._lost_s
+
+    def run(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Let the machine do something."""
+        return self._loop.create_task(work, name=f"{self.name}: {name}", context=self.context)
+
+    def call(self, act: Callable[[], T]) -> T:
+        """Do something in the machine's name, at once."""
+        return self.context.run(act)
+
+    def freeze(self) -> None:
+        """It does nothing any more; what comes due is kept back."""
+        if not self.frozen:
+            self.frozen, self._frozen_at_s = True, self._loop.now_s
+
+    def thaw(self, *, clock_went_on: bool = True) -> None:
+        """It goes on, with all that was kept back. A clock that did not go on has lost the time."""
+        if not self.frozen:
+            return
+        self.frozen = False
+        held, self.held = self.held, []
+        if clock_went_on:
+            self._loop.release(held)
+        else:
+            lost_s = self._loop.now_s - self._frozen_at_s
+            self.clock_stopped = True
+            self._lost_s += lost_s
+            self.wall_offset_s += lost_s * self.speed  # which is set right at once, as hosts do
+            self._loop.postpone(self, held, lost_s)
+
+    def kill(self) -> None:
+        """SIGKILL, or the machine is gone."""
+        self.dead = True
+        self.held.clear()
+
+
+OWNER: ContextVar[Machine | None] = ContextVar("OWNER", default=None)
+
+
+class Handle(asyncio.Handle):
+    """A callback, and whose it is."""
+
+    __slots__ = ("owner",)
+
+    def __init__(
+        self, owner: Machine | None, callback: Any, args: Any, loop: "VirtualLoop", context: Context | None
+    ) -> None:
+        super().__init__(callback, args, loop, context)
+        self.owner = owner
+
+
+class Timer(asyncio.TimerHandle):
+    """A callback for later, and whose it is."""
+
+    __slots__ = ("owner", "true_s")
+
+    def __init__(
+        self,
+        owner: Machine | None,
+        true_s: float,
+        when: float,
+        callback: Any,
+        args: Any,
+        loop: "VirtualLoop",
+        context: Context | None,
+    ) -> None:
+        super().__init__(when, callback, args, loop, context)
+        self.owner = owner
+        self.true_s = true_s
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """Runs what is due, in order, then moves time on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+        """True time since the beginning."""
+        self.turns = 0
+        self._due: deque[Handle | Timer] = deque()
+        self._later: list[tuple[float, int, Timer]] = []
+        self._count = 0
+        self._spins = 0
+        self._ending = False
+        self.set_exception_handler(self._complain)
+        self.set_task_factory(_owned_task)
+        self.complaints: list[str] = []
+        """Exceptions that nobody has taken."""
+
+    # What asyncio asks of a loop.
+
+    def time(self) -> float:
+        owner = OWNER.get()
+        return self.now_s if owner is None else owner.local_s(self.now_s)
+
+    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> Handle:
+        owner = OWNER.get() if context is None else context.get(OWNER)
+        handle = Handle(owner, callback, args, self, context)
+        self._due.append(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> Handle:
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> Timer:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> Timer:
+        owner = OWNER.get() if context is None else context.get(OWNER)
+        # A timer that came due a rounding error too early would be set again and again at the same moment.
+        true_s = when if owner is None else owner.true_s(when) + TICK_S
+        return self._schedule(Timer(owner, true_s, when, callback, args, self, context))
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        pass  # it is passed over when it comes due
+
+    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+        pass  # a dead machine's, or the end
+
+    def _run_once(self) -> None:
+        due = self._due
+        if not due:
+            self._move_on()
+        self.turns += 1
+        self._spins += 1
+        if self._spins > SPIN_MAX:
+            raise RuntimeError(f"at {self.now_s:.3f} s the code spins: {due[0]!r}")
+        for _ in range(len(due)):
+            handle = due.popleft()
+            if handle.cancelled():
+                continue
+            owner = handle.owner
+            if owner is not None and not self._ending:
+                if owner.dead:
+                    continue
+                if owner.frozen:
+                    owner.held.append(handle)
+                    continue
+            handle._run()
+
+    # For machines.
+
+    def release(self, held: list[Handle | Timer]) -> None:
+        """What was kept back is due now."""
+        self._due.extend(held)
+
+    def postpone(self, machine: Machine, held: list[Handle | Timer], lost_s: float) -> None:
+        """What was kept back is due now, but timers, those that wait too, are due so much later."""
+        pending = [timer for _, _, timer in self._later if timer.owner is machine]
+        self._later = [entry for entry in self._later if entry[2].owner is not machine]
+        heapq.heapify(self._later)
+        for handle in (*held, *pending):
+            if isinstance(handle, Timer):
+                handle.true_s += lost_s
+                self._schedule(handle)
+            else:
+                self._due.append(handle)
+
+    def at(self, true_s: float, act: Callable[..., object], *args: Any) -> Timer:
+        """Let the world do something at a moment of true time."""
+        return self._schedule(Timer(None, true_s, true_s, act, args, self, NOBODY))
+
+    def after(self, seconds: float, act: Callable[..., object], *args: Any) -> Timer:
+        """Let the world do something so much later."""
+        return self.at(self.now_s + seconds, act, *args)
+
+    def end(self) -> None:
+        """End every task, whoever's it is, dead machines' too; nothing is heard of them any more."""
+        self._ending = True
+        self.set_exception_handler(lambda *_: None)
+        logging.disable(logging.CRITICAL)
+        try:
+            for _ in range(20):
+                tasks = [task for task in asyncio.all_tasks(self) if not task.done()]
+                if not tasks:
+                    break
+                self._spins = 0
+                for task in tasks:
+                    task.cancel()
+                self.run_until_complete(_some_turns())
+        finally:
+            logging.disable(logging.NOTSET)
+            self.close()
+
+    def _schedule(self, timer: Timer) -> Timer:
+        self._count += 1
+        heapq.heappush(self._later, (timer.true_s, self._count, timer))
+        return timer
+
+    def _move_on(self) -> None:
+        later = self._later
+        while later and later[0][2].cancelled():
+            heapq.heappop(later)
+        if not later:
+            raise RuntimeError("nothing will ever happen any more")
+        if later[0][0] > self.now_s:
+            self.now_s = later[0][0]
+            self._spins = 0
+        while later and later[0][0] <= self.now_s:
+            timer = heapq.heappop(later)[2]
+            if not timer.cancelled():
+                self._due.append(timer)
+
+    def _complain(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.complaints.append(f"{context.get('message')}: {context.get('exception')!r}")
+
+
+async def _some_turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def _owned_task(
+    loop: asyncio.AbstractEventLoop, work: Any, *, context: Context | None = None, **options: Any
+) -> asyncio.Task[Any]:
+    """A task that its machine keeps, as a task that waits for ever is kept by nobody else."""
+    task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, context=context, **options)
+    owner = OWNER.get() if context is None else context.get(OWNER)
+    if owner is not None:
+        owner.tasks.append(task)
+        if len(owner.tasks) % TASKS_LOOK == 0:
+            owner.tasks = [task for task in owner.tasks if not task.done()]
+    return task
+
+
+NOBODY = copy_context()
+"""The context of the world; to be entered by the loop alone."""
