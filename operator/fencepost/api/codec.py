@@ -40,11 +40,13 @@ QUEUED = "queued@"
 SUSPENDED = "Suspended"
 """The condition of a run that is; it says since when."""
 PARAMS_IN_RUN = "@run"
-"""In place of an entry's params: the worker reads them from the run."""
+"""In place of an entry's params and inputs: the worker reads them from the run. After a slash, the run's round."""
 PARAMS_BYTES_MAX = 512
-"""Of params as JSON in an entry; more are read from the run."""
+"""Of params and inputs as JSON in an entry; more are read from the run. The name of an input is written as `$(name)`,
+which no param can be called."""
+SIZE_WORD = "of"
+"""In a task's string: how many jobs it has, where an output has decided: `of=25 Succeeded=0-12`."""
 MESSAGE_BYTES_MAX = 1024
-OUTPUT_BYTES_MAX = 2048
 RUN_MESSAGE_LENGTH_MAX = 4096
 """Of `DAGRun.status.message`, in characters; a longer one would be refused for ever."""
 
@@ -92,7 +94,8 @@ def decode_waiting(text: str) -> Waiting:
 
 def encode_task(task: TaskState, run_start_s: float) -> str:
     """As in `DAGRun.status.tasks`; the span counts from the run's start, as a run may have thousands of tasks."""
-    words = [f"{phase}={task.ended[phase]}" for phase in ENDED_PHASES if task.ended.get(phase)]
+    words = [] if task.size is None else [f"{SIZE_WORD}={task.size}"]
+    words += [f"{phase}={task.ended[phase]}" for phase in ENDED_PHASES if task.ended.get(phase)]
     if task.first_start_s is not None and task.last_end_s is not None:
         words.append(f"@{task.first_start_s - run_start_s:.3f}+{task.last_end_s - task.first_start_s:.3f}")
     if task.queued_s is not None:
@@ -104,27 +107,33 @@ def decode_task(text: str, run_start_s: float) -> TaskState:
     """The inverse of `encode_task`."""
     ended: dict[JobPhase, IntervalSet] = {}
     start_s = end_s = queued_s = None
+    size: int | None = None
     for word in text.split():
         name, equals, value = word.partition("=")
         if word.startswith("@"):
             offset, _, span = word[1:].partition("+")
             start_s = run_start_s + float(offset)
             end_s = start_s + float(span)
+        elif name == SIZE_WORD and equals:
+            size = int(value)
         elif word.startswith(QUEUED):
             queued_s = run_start_s + float(word.removeprefix(QUEUED))
         elif equals:
             ended[JobPhase(name)] = parse_intervals(value)
         else:
-            raise ValueError(f"{word!r} is neither phase=indices nor @start+span nor queued@start")
-    return TaskState(ended, start_s, end_s, queued_s)
+            raise ValueError(f"{word!r} is neither phase=indices nor of=size nor @start+span nor queued@start")
+    return TaskState(ended, start_s, end_s, queued_s, size)
 
 
 def encode_entry(entry: Entry) -> str:
     """As in `Worker.spec.leases`."""
     timeout = NONE if entry.timeout_s is None else f"{entry.timeout_s:.12g}"
-    params = PARAMS_IN_RUN if entry.params is None else orjson.dumps(dict(entry.params)).decode()
+    params = in_run = f"{PARAMS_IN_RUN}/{entry.round}" if entry.round else PARAMS_IN_RUN
+    if entry.params is not None:
+        inputs = {f"$({name})": value for name, value in entry.inputs.items()}
+        params = orjson.dumps({**entry.params, **inputs}).decode()
     if len(params) > PARAMS_BYTES_MAX:
-        params = PARAMS_IN_RUN
+        params = in_run
     return (
         f"{entry.token} {entry.order} {entry.attempt} {timeout} {entry.grace_s:.12g} {entry.revision} "
         f"{entry.run_uid} {format_time(entry.scheduled_s)} {params}"
@@ -134,6 +143,8 @@ def encode_entry(entry: Entry) -> str:
 def decode_entry(text: str) -> Entry:
     """The inverse of `encode_entry`; params that were too large come back as None."""
     token, order, attempt, timeout, grace, revision, run_uid, scheduled, params = _parts(text, 9, 9)
+    in_run = params.partition("/") if params.startswith(PARAMS_IN_RUN) else None
+    values = {} if in_run else _string_map(orjson.loads(params))
     return Entry(
         token=int(token),
         order=Order(order),
@@ -143,7 +154,9 @@ def decode_entry(text: str) -> Entry:
         revision=revision,
         run_uid=run_uid,
         scheduled_s=int(parse_time(scheduled)),
-        params=None if params == PARAMS_IN_RUN else _string_map(orjson.loads(params)),
+        params=None if in_run else {name: value for name, value in values.items() if not name.startswith("$(")},
+        inputs={name[2:-1]: value for name, value in values.items() if name.startswith("$(")},
+        round=int(in_run[2] or 0) if in_run else 0,
     )
 
 
@@ -199,6 +212,7 @@ def encode_run_status(state: RunState) -> dict[str, Any]:
         "waiting": {str(job): encode_waiting(waiting) for job, waiting in state.waiting.items()},
         "tasks": {name: encode_task(task, state.start_s or 0.0) for name, task in state.tasks.items()},
         "failures": {str(job): text for job, text in state.failures.items()},
+        "outputs": {str(job): text for job, text in state.outputs.items()},
     }
     status |= {name: entries for name, entries in maps.items() if entries}
     if state.start_s is not None:
@@ -256,6 +270,7 @@ def decode_run_status(status: Mapping[str, Any]) -> RunState:
         waiting=_job_map(status, "waiting", decode_waiting),
         tasks={name: decode_task(text, start_s or 0.0) for name, text in status.get("tasks", {}).items()},
         failures=_job_map(status, "failures", str),
+        outputs=_job_map(status, "outputs", str),
         done=int(done),
         total=int(total),
         reason=status.get("reason", ""),

@@ -18,7 +18,6 @@ from fencepost.api.schema import (
     IntOrPercent,
     LaterObject,
     LaterText,
-    LaterTexts,
     Name,
     Part,
     Timeout,
@@ -27,7 +26,8 @@ from fencepost.api.schema import (
     unfit,
 )
 from fencepost.core.attempts import EXIT_CODE_MAX
-from fencepost.core.definition import COMMAND_BYTES_MAX, FAN_OUT_MAX, TASKS_MAX
+from fencepost.core.conditions import WHEN_LENGTH_MAX
+from fencepost.core.definition import COMMAND_BYTES_MAX, FAN_OUT_MAX, ITEMS_BYTES_MAX, TASKS_MAX
 from fencepost.core.rules import Rule
 
 WORDS_MAX = 128
@@ -50,6 +50,7 @@ PriorityName = Literal["critical", "high", "normal", "low"]
 TOO_LONG = "command, args and env of a task may have 8 KiB together; put what is large into a file that the job reads"
 
 Word = Annotated[str, StringConstraints(max_length=COMMAND_BYTES_MAX)]
+Item = Annotated[str, StringConstraints(max_length=ITEMS_BYTES_MAX)]
 WORDS_RULE = rule(f"self.map(word, size(word)).sum() <= {COMMAND_BYTES_MAX}", TOO_LONG)
 PROGRAM_RULE = rule("size(self) == 0 || self[0] != ''", "the first word of command is the program; it cannot be empty")
 Words = Annotated[
@@ -160,16 +161,18 @@ class ForEach(Part):
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                "has(self.count) || has(self.from) || has(self.items)",
-                "forEach needs a count; add one, or remove forEach",
+                "(has(self.count) ? 1 : 0) + (has(self.from) ? 1 : 0) + (has(self.items) ? 1 : 0) == 1",
+                "forEach needs one of count, items and from; keep one of them, or remove forEach",
             )
         )
     )
 
     count: Annotated[int, Field(ge=0, le=FAN_OUT_MAX)] | None = None
     """How many jobs."""
-    from_: Annotated[LaterText | None, Field(alias="from")] = None
-    items: LaterTexts | None = None
+    items: Annotated[list[Item], Field(max_length=FAN_OUT_MAX, json_schema_extra=ATOMIC_LIST)] | None = None
+    """One for each job, which sees it as `$(item)`."""
+    from_: Annotated[Name | None, Field(alias="from")] = None
+    """The name of an earlier task, whose output is a JSON list of the items."""
     success_threshold: IntOrPercent | None = None
     """How many jobs must succeed, such as 8 or `80%`, for the task to have succeeded; all of them if left out. What
     depends on it waits for all jobs to end in any case."""
@@ -178,9 +181,13 @@ class ForEach(Part):
     if left out."""
 
     @model_validator(mode="after")
-    def _has_count(self) -> Self:
-        if self.count is None:
-            raise unfit("forEach needs a count", "add one, or remove forEach")
+    def _has_one_source(self) -> Self:
+        if [self.count, self.items, self.from_].count(None) != 2:
+            raise unfit("forEach needs one of count, items and from", "keep one of them, or remove forEach")
+        size = sum(len(item.encode()) for item in self.items or ())
+        if size > ITEMS_BYTES_MAX:
+            fact = f"the items of forEach have {size} bytes together, of {ITEMS_BYTES_MAX}"
+            raise unfit(fact, "let an earlier task put them out, or give each job a number with count")
         return self
 
 
@@ -222,7 +229,9 @@ class Task(Part):
     """The DAG's if left out."""
     rule: RuleName | None = None
     """What must be true of the tasks it depends on once all of them have ended; AllSucceeded if left out."""
-    when: LaterText | None = None
+    when: Annotated[str, StringConstraints(max_length=WHEN_LENGTH_MAX)] | None = None
+    """A CEL expression over params, run and earlier tasks, asked once the rule is met. Where it is false, the task is
+    skipped."""
     executor: LaterText | None = None
     pod: LaterObject | None = None
 

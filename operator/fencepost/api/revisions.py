@@ -62,6 +62,7 @@ def definition_of(spec: DAGSpec) -> Definition:
 
 
 def _task(task: Task, retries: RetryPolicy, priority: Priority, queue_timeout: str | None) -> core.Task:
+    each = task.for_each
     return core.Task(
         name=task.name,
         command=tuple(task.command),
@@ -69,7 +70,10 @@ def _task(task: Task, retries: RetryPolicy, priority: Priority, queue_timeout: s
         rule=Rule.ALL_SUCCEEDED if task.rule is None else Rule(task.rule),
         args=tuple(task.args or ()),
         env=tuple((each.name, each.value) for each in task.env or ()),
-        count=None if task.for_each is None else task.for_each.count,
+        count=None if each is None else each.count,
+        items=None if each is None or each.items is None else tuple(each.items),
+        items_from=None if each is None else each.from_,
+        when=task.when,
         success_threshold=None if task.for_each is None else _threshold(task.for_each.success_threshold),
         fail_fast=task.for_each is not None and task.for_each.fail_fast is True,
         max_parallel=task.max_parallel,

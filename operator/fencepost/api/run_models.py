@@ -200,6 +200,8 @@ class DAGRunStatus(Part):
     """By task: the indices of its ended jobs by how they ended, first start and last end."""
     failures: Texts | None = None
     """By `task/index`, the first few: why the last attempt failed."""
+    outputs: Texts | None = None
+    """By `task/index`: what jobs have put out, of those tasks whose output another one refers to."""
     conditions: Conditions | None = None
     """Complete, or Failed and Stalled; Finished for both; Suspended while it is."""
 

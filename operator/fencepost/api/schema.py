@@ -84,11 +84,6 @@ def _refuse(_value: Any) -> Any:
 
 # Loosely typed, as far as CEL needs a type to see the field at all.
 LaterText = Annotated[Any, BeforeValidator(_refuse), WithJsonSchema({"type": "string", LATER_KEY: True})]
-LaterTexts = Annotated[
-    Any,
-    BeforeValidator(_refuse),
-    WithJsonSchema({"type": "array", "items": {"type": "string"}, LATER_KEY: True}),
-]
 LaterObject = Annotated[
     Any,
     BeforeValidator(_refuse),

@@ -13,6 +13,7 @@ from typing import Any
 from fencepost.api.codec import decode_result, decode_run_status
 from fencepost.api.times import format_time
 from fencepost.core.definition import Task
+from fencepost.core.fan_out import size_of
 from fencepost.core.graph import Graph
 from fencepost.core.names import JobKey, parse_mailbox_key
 from fencepost.core.phases import ENDED_PHASES, JobPhase
@@ -28,6 +29,8 @@ class TaskRow:
     """One task as a line of a table."""
 
     task: Task
+    size: int
+    """How many jobs it has, as far as is known."""
     phase: JobPhase
     """Of its jobs together: the worst once all have ended."""
     ended: dict[JobPhase, int]
@@ -95,14 +98,14 @@ class Ledger:
         """Every job as JSON, in the order of `rows`, then by index; what is not known is left out."""
         for task in self.graph.order:
             state = self.state.tasks.get(task.name, _NOTHING)
-            for index in range(task.size):
+            for index in range(size_of(task, state)):
                 job = JobKey(task.name, index)
                 yield self._job(job, state.phase_of(index) or self._open_phase(job))
 
     def _row(self, task: Task, running: int, attempts: int) -> TaskRow:
         state = self.state.tasks.get(task.name, _NOTHING)
         ended = {phase: state.count(phase) for phase in ENDED_PHASES if state.count(phase)}
-        over = state.ended_count >= task.size
+        over = state.ended_count >= size_of(task, state)
         if over:
             phase = next((phase for phase in _WORST_FIRST if phase in ended), JobPhase.SUCCEEDED)
         elif running:
@@ -110,7 +113,9 @@ class Ledger:
         else:
             phase = self._waiting_phase(task)
         start_s = state.first_start_s or self._first_leases_s.get(task.name)
-        return TaskRow(task, phase, ended, running, attempts, start_s, state.last_end_s if over else None)
+        return TaskRow(
+            task, size_of(task, state), phase, ended, running, attempts, start_s, state.last_end_s if over else None
+        )
 
     def _open_phase(self, job: JobKey) -> JobPhase:
         return JobPhase.RUNNING if job in self.state.leases else self._waiting_phase(self.graph.tasks[job.task])
@@ -118,7 +123,8 @@ class Ledger:
     def _waiting_phase(self, task: Task) -> JobPhase:
         parents: Sequence[Task] = [self.graph.tasks[name] for name in task.depends_on]
         # Whatever its rule: one that is not met once they have ended is skipped in the write that ends the last one.
-        ready = all(self.state.tasks.get(parent.name, _NOTHING).ended_count >= parent.size for parent in parents)
+        states = ((parent, self.state.tasks.get(parent.name, _NOTHING)) for parent in parents)
+        ready = all(state.ended_count >= size_of(parent, state) for parent, state in states)
         return JobPhase.QUEUED if ready else JobPhase.PENDING
 
     def _job(self, job: JobKey, phase: JobPhase) -> dict[str, Any]:

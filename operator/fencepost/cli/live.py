@@ -119,7 +119,7 @@ class LiveDisplay:
 
     def _frame(self) -> Group:
         state = self._ledger.state
-        head = Text(f"{self._title}: {state.phase}, {state.done} of {self._graph.size} jobs, ")
+        head = Text(f"{self._title}: {state.phase}, {state.done} of {state.total or self._graph.size} jobs, ")
         head.append(span_text(self._now_s() - self._start_s))
         head.append(f"  {reason_text(state)}", style="yellow")
         tails = self._tails()
@@ -142,7 +142,7 @@ class LiveDisplay:
         state = f"{row.phase} {row.running}" if row.running > 1 else str(row.phase)
         return (
             Text("  " * level + row.task.name, overflow="ellipsis", no_wrap=True),
-            Text(f"{row.done}/{row.task.size}", justify="right"),
+            Text(f"{row.done}/{row.size}", justify="right"),
             Text(state, style=style),
             Text(took, style="dim", justify="right"),
         )

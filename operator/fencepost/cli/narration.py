@@ -30,7 +30,7 @@ def narrate(before: RunState, ledger: Ledger) -> Iterator[str]:
             count = now.tasks.get(task.name, _NOTHING).count(phase) - before.tasks.get(task.name, _NOTHING).count(phase)
             count -= ended.get((task.name, phase), 0)
             if count > 0:
-                yield f"{task.name}: {phase}" if task.count is None else f"{task.name}: {count} jobs {phase}"
+                yield f"{task.name}: {phase}" if not task.is_fan_out else f"{task.name}: {count} jobs {phase}"
     for job, lease in now.leases.items():
         if before.leases.get(job) != lease:
             again = f", attempt {lease.attempt}" if lease.attempt > 1 else ""
@@ -48,7 +48,7 @@ def reason_text(state: RunState) -> str:
 
 def job_label(graph: Graph, job: JobKey) -> str:
     """`load[3]`; for a task that has no fan-out its name alone."""
-    return job.task if graph.tasks[job.task].count is None else f"{job.task}[{job.index}]"
+    return f"{job.task}[{job.index}]" if graph.tasks[job.task].is_fan_out else job.task
 
 
 def span_text(seconds: float) -> str:

@@ -35,11 +35,11 @@ def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _cells(row: TaskRow) -> tuple[str, ...]:
-    open_ones = row.task.size - row.done
+    open_ones = row.size - row.done
     counts = {str(phase): count for phase, count in row.ended.items()} | (
         {str(row.phase): open_ones} if open_ones else {}
     )
     mixed = ", ".join(f"{count} {phase}" for phase, count in counts.items())
     took = "-" if row.start_s is None or row.end_s is None else span_text(row.end_s - row.start_s)
     outcome = mixed if len(counts) > 1 else str(row.phase)
-    return (row.task.name, str(row.task.size), outcome, took, str(row.attempts) if row.attempts else "-")
+    return (row.task.name, str(row.size), outcome, took, str(row.attempts) if row.attempts else "-")

@@ -12,6 +12,8 @@ from fencepost.core.rules import Rule
 COMMAND_BYTES_MAX = 8 * 1024
 """Of one job: command, args and env together, before substitution."""
 FAN_OUT_MAX = 10_000
+ITEMS_BYTES_MAX = 64 * 1024
+"""Of all items of a task together."""
 TASKS_MAX = 5_000
 RUN_BYTES_MAX = 256 * 1024
 LOSS_LIMIT_DEFAULT = 5
@@ -74,7 +76,13 @@ class Task:
     args: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     count: int | None = None
-    """Jobs in its fan-out; None for an ordinary task of one job."""
+    """Jobs in its fan-out, where the definition says how many."""
+    items: tuple[str, ...] | None = None
+    """One for each job of its fan-out."""
+    items_from: str | None = None
+    """The task whose output is the list of items."""
+    when: str | None = None
+    """A CEL expression; the task is skipped where it is false."""
     success_threshold: SuccessThreshold | None = None
     """When a fan-out has succeeded; None: when all of its jobs have."""
     fail_fast: bool = False
@@ -88,8 +96,15 @@ class Task:
     priority: Priority = Priority.NORMAL
 
     @property
+    def is_fan_out(self) -> bool:
+        """Whether its jobs are numbered, however many there are."""
+        return self.count is not None or self.items is not None or self.items_from is not None
+
+    @property
     def size(self) -> int:
-        """How many jobs it has."""
+        """How many jobs it has, as far as the definition says: one where an output decides."""
+        if self.items is not None:
+            return len(self.items)
         return 1 if self.count is None else self.count
 
 
@@ -107,5 +122,5 @@ class Definition:
 
     @property
     def size(self) -> int:
-        """How many jobs a run of it has."""
+        """How many jobs a run of it has, those not counted that an output decides on."""
         return sum(task.size for task in self.tasks)

@@ -10,8 +10,10 @@ from dataclasses import replace
 from functools import reduce
 
 from fencepost.core.definition import Task
+from fencepost.core.fan_out import size_of
 from fencepost.core.intervals import EMPTY, IntervalSet
 from fencepost.core.names import JobKey
+from fencepost.core.outputs import OutputShelf
 from fencepost.core.phases import MARKS, IllegalMoveError, JobPhase, move_job
 from fencepost.core.run_state import Lease, Result, RunState, TaskState, Waiting
 from fencepost.core.thresholds import fails_fast, has_succeeded
@@ -33,6 +35,7 @@ class Draft:
         self.waiting: dict[JobKey, Waiting] = dict(state.waiting)
         self.tasks: dict[str, TaskState] = dict(state.tasks)
         self.failures: dict[JobKey, str] = dict(state.failures)
+        self.outputs = OutputShelf(state.outputs)
         self.done = state.done
         self._busy: dict[str, set[int]] = {}
         """By task: indices that are leased or wait for another attempt."""
@@ -47,40 +50,59 @@ class Draft:
             waiting=self.waiting,
             tasks=self.tasks,
             failures=self.failures,
+            outputs=self.outputs.kept,
             done=self.done,
         )
 
+    def state_of(self, task: Task) -> TaskState:
+        """How the jobs of the task ended so far."""
+        return self.tasks.get(task.name, _NOTHING)
+
+    def size(self, task: Task) -> int:
+        """How many jobs the task has, as far as is known."""
+        return size_of(task, self.state_of(task))
+
+    def size_of_all(self, tasks: Iterable[Task]) -> int:
+        """How many jobs these tasks have, as far as is known."""
+        return sum(self.size(task) for task in tasks)
+
+    def begun(self, task: Task) -> bool:
+        """Whether a job of it has ever been leased."""
+        state = self.state_of(task)
+        started = state.ended_count - state.count(JobPhase.SKIPPED) - state.count(JobPhase.CANCELLED)
+        return started > 0 or bool(self._busy.get(task.name))
+
     def ended(self, task: Task) -> bool:
         """Whether all jobs of the task have ended; at once where it has none."""
-        return self.tasks.get(task.name, _NOTHING).ended_count >= task.size
+        return self.state_of(task).ended_count >= self.size(task)
 
     def succeeded(self, task: Task) -> bool:
         """Whether all jobs of the task have ended, and enough of them well."""
-        return has_succeeded(task, self.tasks.get(task.name, _NOTHING), task.size)
+        return has_succeeded(task, self.state_of(task), self.size(task))
 
     def fails_fast(self, task: Task) -> bool:
         """Whether what is left of the task is to be cancelled."""
-        return fails_fast(task, self.tasks.get(task.name, _NOTHING), task.size)
+        return fails_fast(task, self.state_of(task), self.size(task))
 
     def last_end_s(self, task: Task) -> float | None:
         """The latest end of an attempt of the task, by the workers' clocks."""
-        return self.tasks.get(task.name, _NOTHING).last_end_s
+        return self.state_of(task).last_end_s
 
     def idle_count(self, task: Task) -> int:
         """Jobs of the task that have never been started and have not ended."""
-        return task.size - self.tasks.get(task.name, _NOTHING).ended_count - len(self._busy.get(task.name, ()))
+        return self.size(task) - self.state_of(task).ended_count - len(self._busy.get(task.name, ()))
 
     def count(self, task: Task, phase: JobPhase) -> int:
         """Jobs of the task that ended in this phase."""
-        return self.tasks.get(task.name, _NOTHING).count(phase)
+        return self.state_of(task).count(phase)
 
     def queued_s(self, task: Task) -> float | None:
         """Since when its jobs that have never been leased wait for a slot, as far as that is noted."""
-        return self.tasks.get(task.name, _NOTHING).queued_s
+        return self.state_of(task).queued_s
 
     def note_queued(self, task: Task, moment_s: float | None) -> None:
         """From this moment on they wait; None: none of them does."""
-        state = replace(self.tasks.get(task.name, _NOTHING), queued_s=moment_s)
+        state = replace(self.state_of(task), queued_s=moment_s)
         if state == _NOTHING:
             self.tasks.pop(task.name, None)
         else:
@@ -105,9 +127,9 @@ class Draft:
         """Indices of the jobs that `idle_count` counts; ascending, lazy."""
         busy = self._busy.get(task.name, ())
         union = EMPTY
-        for indices in self.tasks.get(task.name, _NOTHING).ended.values():
+        for indices in self.state_of(task).ended.values():
             union = union.union(indices)
-        return (index for index in union.gaps(task.size) if index not in busy)
+        return (index for index in union.gaps(self.size(task)) if index not in busy)
 
     def lease(self, job: JobKey, lease: Lease) -> None:
         """A job that waits, or that has never been started, is given to a worker."""
@@ -128,6 +150,18 @@ class Draft:
         del self.leases[job]
         self._busy[job.task].discard(job.index)
         self._end(job.task, phase, IntervalSet.of([job.index]))
+
+    def set_size(self, task: Task, size: int) -> None:
+        """An output has decided how many jobs the task has, none of which has begun."""
+        self.tasks[task.name] = replace(self.state_of(task), size=size)
+
+    def fail_unstarted(self, task: Task, fact: str, why: str) -> list[JobKey]:
+        """The jobs of a task that is ready cannot be started, for this reason; which they are."""
+        failed = self.end_idle(task, JobPhase.QUEUED, JobPhase.FAILED)
+        jobs = [JobKey(task.name, index) for index in failed]
+        for job in jobs[:1]:
+            self.note_failure(job, fact, why)
+        return jobs
 
     def end_unleased(self, task: Task, phase: JobPhase) -> None:
         """All jobs of the task that have neither ended nor a lease end in this phase (Skipped or Cancelled)."""
@@ -153,7 +187,7 @@ class Draft:
 
     def unmarked(self, task: Task, indices: IntervalSet, phase: JobPhase) -> IntervalSet:
         """Those of the task's jobs that have not ended in this phase."""
-        return indices.difference(self.tasks.get(task.name, _NOTHING).ended.get(phase, EMPTY))
+        return indices.difference(self.state_of(task).ended.get(phase, EMPTY))
 
     def mark(self, task: Task, indices: IntervalSet, phase: JobPhase) -> None:
         """These jobs end in this phase wherever they stand, as a person says so."""
@@ -177,6 +211,8 @@ class Draft:
             return
         left = {phase: ended.difference(indices) for phase, ended in old.ended.items()}
         self.done += sum(map(len, left.values())) - old.ended_count
+        for job in [job for job in self.outputs.kept if job.task == task.name and job.index in indices]:
+            self.outputs.drop(job)
         if any(left.values()):
             self.tasks[task.name] = replace(old, ended={phase: ended for phase, ended in left.items() if ended})
         else:
@@ -184,7 +220,7 @@ class Draft:
 
     def ended_in(self, task: Task, *phases: JobPhase) -> IntervalSet:
         """The task's jobs that ended in one of these phases."""
-        ended = self.tasks.get(task.name, _NOTHING).ended
+        ended = self.state_of(task).ended
         return reduce(IntervalSet.union, (ended.get(phase, EMPTY) for phase in phases), EMPTY)
 
     def note_times(self, task: str, result: Result) -> None:

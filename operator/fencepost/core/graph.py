@@ -5,9 +5,11 @@ sees every parent before its children.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from fencepost.core.conditions import OUTPUT_FIELDS, Condition, parse_condition
 from fencepost.core.definition import Task
+from fencepost.core.outputs import list_sources, output_bytes_max, referred_outputs
 from fencepost.core.problems import Problem
 
 
@@ -18,17 +20,22 @@ class Graph:
     order: tuple[Task, ...]
     tasks: Mapping[str, Task]
     children: Mapping[str, tuple[str, ...]]
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+    """By task: its `when`."""
+    outputs_kept: Mapping[str, int] = field(default_factory=dict)
+    """By task: how many bytes each of its jobs may put out, for the tasks whose output somebody refers to."""
 
     @property
     def size(self) -> int:
-        """How many jobs a run has."""
+        """How many jobs a run has, as far as the definition says."""
         return sum(task.size for task in self.order)
 
 
 def compile_graph(tasks: Sequence[Task]) -> Graph | list[Problem]:
     """The graph of these tasks, or everything that keeps them from being one."""
     by_name = {task.name: task for task in tasks}
-    problems = [*_doubled_names(tasks), *_bad_edges(tasks, by_name)]
+    conditions = {task.name: parse_condition(task.when) for task in tasks if task.when is not None}
+    problems = [*_doubled_names(tasks), *_bad_edges(tasks, by_name), *_bad_conditions(tasks, conditions)]
     if problems:
         return problems
     children: dict[str, list[str]] = {name: [] for name in by_name}
@@ -38,7 +45,9 @@ def compile_graph(tasks: Sequence[Task]) -> Graph | list[Problem]:
     order = _topological(tasks, by_name, children)
     if len(order) < len(tasks):
         return [_cycle(tasks, by_name, {task.name for task in order})]
-    return Graph(tuple(order), by_name, {name: tuple(below) for name, below in children.items()})
+    good = {name: condition for name, condition in conditions.items() if isinstance(condition, Condition)}
+    below = {name: tuple(names) for name, names in children.items()}
+    return Graph(tuple(order), by_name, below, good, _outputs_kept(tasks, good))
 
 
 def _doubled_names(tasks: Sequence[Task]) -> list[Problem]:
@@ -67,6 +76,21 @@ def _bad_edges(tasks: Sequence[Task], by_name: Mapping[str, Task]) -> list[Probl
                 fact = f"task {task.name!r} names {parent!r} twice"
                 problems.append(Problem("DuplicateDependency", path, fact, "remove one"))
     return problems
+
+
+def _bad_conditions(tasks: Sequence[Task], conditions: Mapping[str, Condition | Problem]) -> list[Problem]:
+    return [
+        condition.below(f"spec.tasks[{place}].when")
+        for place, task in enumerate(tasks)
+        if isinstance(condition := conditions.get(task.name), Problem)
+    ]
+
+
+def _outputs_kept(tasks: Sequence[Task], conditions: Mapping[str, Condition]) -> dict[str, int]:
+    sources = list_sources(tasks)
+    asked = {name for condition in conditions.values() for name, field in condition.tasks if field in OUTPUT_FIELDS}
+    names = asked.union(sources, *(referred_outputs(task) for task in tasks))
+    return {name: output_bytes_max(name, sources) for name in names}
 
 
 def _topological(

@@ -29,7 +29,7 @@ def obey_marks(draft: Draft, graph: Graph, marks: Mapping[str, Mark], over: Coll
     to_stop: set[JobKey] = set()
     changed: set[str] = set()
     leased = _leased(draft)
-    for name, by_phase in _wanted(graph, marks, draft.stored.round).items():
+    for name, by_phase in _wanted(draft, graph, marks).items():
         for (phase, by), wanted in by_phase.items():
             todo = draft.unmarked(graph.tasks[name], wanted, phase)
             held = IntervalSet.of(index for index in leased.get(name, ()) if JobKey(name, index) not in over)
@@ -47,16 +47,18 @@ def obey_marks(draft: Draft, graph: Graph, marks: Mapping[str, Mark], over: Coll
     return frozenset(to_stop)
 
 
-def _wanted(graph: Graph, marks: Mapping[str, Mark], round_: int) -> dict[str, dict[tuple[JobPhase, str], IntervalSet]]:
+def _wanted(
+    draft: Draft, graph: Graph, marks: Mapping[str, Mark]
+) -> dict[str, dict[tuple[JobPhase, str], IntervalSet]]:
     """By task: the jobs that are marked in this round, by how and by whom. A mark of one job goes before one of all."""
     wanted: dict[str, dict[tuple[JobPhase, str], IntervalSet]] = {}
     for key, mark in sorted(marks.items()):  # a task comes before its jobs
         name, _, index = key.partition("/")
         task = graph.tasks.get(name)
-        if task is None or mark.round != round_:
+        if task is None or mark.round != draft.stored.round:
             continue
-        jobs = IntervalSet.of([int(index)]) if index else IntervalSet.span(0, task.size - 1)
-        jobs = jobs.intersection(IntervalSet.span(0, task.size - 1))
+        all_jobs = IntervalSet.span(0, draft.size(task) - 1)
+        jobs = IntervalSet.of([int(index)]).intersection(all_jobs) if index else all_jobs
         others = {how: before.difference(jobs) for how, before in wanted.get(name, {}).items()}
         how = (mark.phase, mark.by)
         wanted[name] = {**others, how: others.get(how, EMPTY).union(jobs)}

@@ -61,6 +61,8 @@ class RunFacts:
     """Jobs that a person has marked: `spec.overrides`."""
     suspended: bool = False
     """`spec.suspend` is set: nothing more is started. Time limits count on."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """What `params.NAME` and `run.NAME` stand for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +103,18 @@ def advance_run(state: RunState, graph: Graph, definition: Definition, facts: Ru
     marked = obey_marks(draft, graph, facts.marks, _over(draft, facts)) if facts.marks else frozenset()
     # 1. Fold results of the leases on record, then losses, then leases that were taken back.
     failed = _fold(draft, graph, facts, now_s, stopping)
-    open_max = jobs_open_max(definition)
+    open_max = jobs_open_max(definition, graph.outputs_kept)
     while True:
         # 2. A run that is cancelled or out of time starts nothing more; else what can no longer run is skipped, and
         # what is left of a fan-out that fails fast is cancelled.
-        standing = take_stock(draft, graph, stopping, start_s, now_s)
+        standing = take_stock(draft, graph, facts.values, stopping, start_s, now_s)
         # 3. What is left either could start, or waits for a moment (in a suspended run: for a person), or has waited
         # too long: then look again.
         demands, retry_at_s = ((), None) if held else _demands(draft, graph, standing, open_max, now_s)
         if state.suspended_s is not None:
             begin_queues_anew(draft, graph, demands, now_s)
         expiry = expire_queued(draft, graph, demands, open_max, now_s)
-        failed += expiry.failed
+        failed += (*standing.failed, *expiry.failed)
         if not expiry.failed:
             break
     # 4. Where the run stands now, and why.
@@ -124,7 +126,7 @@ def advance_run(state: RunState, graph: Graph, definition: Definition, facts: Ru
         start_s=start_s,
         finish_s=now_s if phase.finished else None,
         suspended_s=(state.suspended_s or now_s) if held and not phase.finished else None,
-        total=graph.size,
+        total=draft.size_of_all(graph.order),
         reason=reason,
         message=_message(draft, definition, reason),
     )
@@ -231,6 +233,8 @@ def _settle(
     draft.note_times(job.task, result)
     match result.outcome:
         case Outcome.SUCCEEDED:
+            if why_not := _keep_output(draft, graph, job, result.output):
+                return _fail(draft, job, replace(result, outcome=Outcome.FAILED, message=why_not))
             draft.end_leased(job, JobPhase.SUCCEEDED)
         case Outcome.HANDED_BACK:
             draft.requeue(job, Waiting(lease.attempt, lease.losses, now_s))
@@ -248,6 +252,13 @@ def _settle(
         case _:
             assert_never(result.outcome)
     return []
+
+
+def _keep_output(draft: Draft, graph: Graph, job: JobKey, output: str) -> str:
+    """Keep what a job has put out, if anybody refers to it; why it cannot be kept, or nothing."""
+    bytes_max = graph.outputs_kept.get(job.task)
+    task = graph.tasks[job.task]
+    return "" if bytes_max is None else draft.outputs.put(task, draft.size(task), job, output, bytes_max)
 
 
 def _fail(draft: Draft, job: JobKey, result: Result, why_no_retry: str = "") -> list[JobKey]:
@@ -300,7 +311,7 @@ def _demands(
 
 def _phase(draft: Draft, graph: Graph, facts: RunFacts, timed_out: bool) -> tuple[RunPhase, str]:
     """The run's phase by its jobs, and the reason that goes with it."""
-    if draft.done < graph.size:
+    if draft.done < draft.size_of_all(graph.order):
         reason = "Suspended" if facts.suspended else ""
         return draft.stored.phase, "Cancelling" if facts.cancelled else "TimingOut" if timed_out else reason
     assert not draft.leases, "every job has ended and a lease is outstanding"

@@ -36,7 +36,7 @@ def expire_queued(draft: Draft, graph: Graph, demands: Sequence[Demand], open_ma
         task = graph.tasks[demand.task]
         if task.queue_timeout_s is None:
             continue
-        since_s = _since_s(draft, task, crowded=graph.size > open_max, now_s=now_s)
+        since_s = _since_s(draft, task, crowded=draft.size_of_all(graph.order) > open_max, now_s=now_s)
         due = [job for job in draft.waiting_of(task) if draft.waiting[job].not_before_s <= now_s]
         ends_s = {job: max(since_s, draft.waiting[job].not_before_s) + task.queue_timeout_s for job in due}
         overdue = [job for job, end_s in ends_s.items() if end_s <= now_s]

@@ -49,7 +49,7 @@ def open_jobs(state: RunState, graph: Graph, rerun: Rerun) -> RunState:
     for task in graph.order:
         indices = chosen.get(task.name, EMPTY)
         if task.name in below:
-            left = _all_of(task) if rerun.downstream else draft.ended_in(task, *_NEVER_RUN)
+            left = _all_of(draft, task) if rerun.downstream else draft.ended_in(task, *_NEVER_RUN)
             indices = indices.union(left)
         draft.reopen(task, indices)
     return draft.freeze()
@@ -67,15 +67,15 @@ def tasks_below(graph: Graph, names: Collection[str]) -> frozenset[str]:
 def _chosen(draft: Draft, task: Task, rerun: Rerun) -> IntervalSet:
     match rerun.source:
         case RerunFrom.ALL:
-            return _all_of(task)
+            return _all_of(draft, task)
         case RerunFrom.FAILED:
             return draft.ended_in(task, *_NOT_WELL)
         case RerunFrom.JOBS:
             named = rerun.jobs.get(task.name, EMPTY)
-            return _all_of(task) if named is None else named.intersection(_all_of(task))
+            return _all_of(draft, task) if named is None else named.intersection(_all_of(draft, task))
         case _:
             assert_never(rerun.source)
 
 
-def _all_of(task: Task) -> IntervalSet:
-    return IntervalSet.span(0, task.size - 1)
+def _all_of(draft: Draft, task: Task) -> IntervalSet:
+    return IntervalSet.span(0, draft.size(task) - 1)

@@ -61,6 +61,8 @@ class TaskState:
     queued_s: float | None = None
     """Unix seconds, by a leader's clock: since when its jobs that have never been leased wait for a slot. Kept only
     where a `queueTimeout` counts from it."""
+    size: int | None = None
+    """How many jobs it has, once an output has decided; None where the definition says so."""
 
     @property
     def ended_count(self) -> int:
@@ -99,9 +101,12 @@ class RunState:
     tasks: Mapping[str, TaskState] = field(default_factory=dict)
     failures: Mapping[JobKey, str] = field(default_factory=dict)
     """The first few jobs that failed for good, with the last attempt's exit code and the end of its output."""
+    outputs: Mapping[JobKey, str] = field(default_factory=dict)
+    """What jobs have put out, of those that somebody refers to."""
     done: int = 0
     """Jobs that have ended."""
     total: int = 0
+    """Jobs, as many as are known by now."""
     reason: str = ""
     """Why it is not further, or how it ended: PascalCase code."""
     message: str = ""
@@ -141,7 +146,7 @@ class Result:
     message: str = ""
     """The end of the job's output, or why it could not start; at most 1 KiB."""
     output: str = ""
-    """The content of FENCEPOST_OUTPUT; at most 2 KiB."""
+    """The content of FENCEPOST_OUTPUT, within the limits of `core.outputs`."""
 
 
 class Order(StrEnum):
@@ -167,4 +172,9 @@ class Entry:
     scheduled_s: int
     """Unix seconds."""
     params: Mapping[str, str] | None = None
-    """The run's params over the DAG's; None: read them from the run, as they are too large for a mailbox."""
+    """The run's params over the DAG's; None: read them and the inputs from the run, as they are too large for a
+    mailbox."""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """What else the job needs of its run, by reference (see `core.inputs`)."""
+    round: int = 0
+    """Of the run when the lease was given: what is read from a run does not change within a round."""

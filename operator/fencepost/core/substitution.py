@@ -16,6 +16,9 @@ from typing import Final
 from fencepost.core.problems import Problem
 
 PARAM_PREFIX: Final = "params."
+RUN_PREFIX: Final = "run."
+_OUTPUT = re.compile(r"tasks\.(?P<task>[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)\.output")
+"""A reference to the output of an earlier task."""
 
 REFERENCES: Final = frozenset(
     {
@@ -54,13 +57,39 @@ def substitute(text: str, values: Mapping[str, str]) -> str:
     return _rewrite(text, value_of)
 
 
-def check_references(text: str, param_names: Collection[str]) -> list[Problem]:
-    """What is wrong with the references of a text, in order; paths are empty, as only the caller knows the place."""
+def outputs_in(text: str) -> list[str]:
+    """The tasks whose output the text refers to."""
+    found: list[str] = []
+
+    def note(name: str, closed: bool) -> str:
+        if closed and (match := _OUTPUT.fullmatch(name)):
+            found.append(match["task"])
+        return ""
+
+    _rewrite(text, note)
+    return found
+
+
+def output_reference(task: str) -> str:
+    """The name within `$(…)` that stands for a task's output."""
+    return f"tasks.{task}.output"
+
+
+def check_references(
+    text: str, param_names: Collection[str], comes_before: Callable[[str], bool] = lambda _: False
+) -> list[Problem]:
+    """What is wrong with the references of a text, in order; paths are empty, as only the caller knows the place.
+
+    `comes_before` says of a name whether that task has ended before this one starts.
+    """
     problems: list[Problem] = []
 
     def check(name: str, closed: bool) -> str:
         if not closed:
             problems.append(_unterminated(name))
+        elif match := _OUTPUT.fullmatch(name):
+            if not comes_before(match["task"]):
+                problems.append(not_before(_quoted(name), match["task"]))
         elif name not in REFERENCES and not _names_param(name, param_names):
             problems.append(_unknown(name, param_names))
         return ""
@@ -86,6 +115,18 @@ def _names_param(name: str, param_names: Collection[str]) -> bool:
     return name.startswith(PARAM_PREFIX) and name.removeprefix(PARAM_PREFIX) in param_names
 
 
+def not_before(reference: str, task: str) -> Problem:
+    """Something is asked of a task that may not have ended, or does not exist."""
+    fact = f"{reference} is about task {task!r}, and no task of that name comes before this one"
+    return Problem("UnknownReference", "", fact, "correct the name, or add the task to dependsOn")
+
+
+def unknown_param(name: str, param_names: Collection[str]) -> Problem:
+    """A param is named that the DAG does not have."""
+    fact = f"params.{name} names no param of this DAG (it has: {', '.join(sorted(param_names)) or 'none'})"
+    return Problem("UnknownReference", "", fact, "correct the name, or declare it under spec.params")
+
+
 def _unknown(name: str, param_names: Collection[str]) -> Problem:
     if name.startswith(PARAM_PREFIX):
         known = ", ".join(sorted(param_names)) or "none"
@@ -94,7 +135,12 @@ def _unknown(name: str, param_names: Collection[str]) -> Problem:
         return Problem("UnknownReference", "", fact, remedy)
     known = ", ".join(sorted(REFERENCES))
     fact = f"{_quoted(name)} is not a reference"
-    return Problem("UnknownReference", "", fact, f"use params.NAME, {known}, or write ${_quoted(name)} for a literal")
+    return Problem(
+        "UnknownReference",
+        "",
+        fact,
+        f"use params.NAME, tasks.NAME.output, {known}, or write ${_quoted(name)} for a literal",
+    )
 
 
 def _unterminated(rest: str) -> Problem:

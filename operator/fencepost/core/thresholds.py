@@ -36,12 +36,12 @@ def threshold_problems(definition: Definition) -> list[Problem]:
         Problem(
             "InvalidValue",
             f"spec.tasks[{place}].forEach.successThreshold",
-            f"{task.success_threshold.number} of the {task.count} jobs of task {task.name!r} can never succeed",
-            f"write {task.count} or less, or a percentage",
+            f"{task.success_threshold.number} of the {task.size} jobs of task {task.name!r} can never succeed",
+            f"write {task.size} or less, or a percentage",
         )
         for place, task in enumerate(definition.tasks)
         if task.success_threshold is not None
         and not task.success_threshold.is_percent
-        and task.count is not None
-        and task.success_threshold.number > task.count
+        and task.items_from is None
+        and task.success_threshold.number > task.size
     ]

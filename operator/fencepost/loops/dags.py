@@ -19,9 +19,10 @@ from fencepost.core.intents import Announce, Authority, CreateRun, DeleteRun
 from fencepost.core.names import DagKey, RunKey, scheduled_run_name
 from fencepost.core.plan_dag import LATENESS_MAX_S, Fire, Skip, plan_slot
 from fencepost.core.plan_run import RunFacts
+from fencepost.core.run_spec import RunSpec
 from fencepost.core.run_state import RunState, Trigger
 from fencepost.loops.dag_status import DagMemory, dag_status, stored_mark_s, stored_next_s
-from fencepost.loops.deciding import decide
+from fencepost.loops.deciding import decide, values_of
 from fencepost.loops.definitions import Definitions
 from fencepost.loops.pool_desk import PoolDesk
 from fencepost.loops.runs import Runs
@@ -260,7 +261,9 @@ class Dags:
         compiled = self._definitions.of_dag(view)
         run = RunKey(view.key.namespace, scheduled_run_name(view.key.name, slot_s))
         before = RunState()
-        facts = RunFacts(run_uid="", epoch=authority.epoch, cancelled=False)
+        spec = RunSpec(view.key.name, Trigger.SCHEDULE, slot_s)
+        values = values_of(run, view.key, spec, compiled)
+        facts = RunFacts(run_uid="", epoch=authority.epoch, cancelled=False, values=values)
         decision = decide(self._desk, view.key, run, compiled, before, facts, world.clock.now_s())
         intent = CreateRun(authority, run, view.key, view.uid, view.revision, Trigger.SCHEDULE, slot_s, decision.state)
         self._creating.add(run)

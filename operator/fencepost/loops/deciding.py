@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fencepost.api.codec import decode_result
+from fencepost.api.times import format_time
+from fencepost.core.inputs import run_values
 from fencepost.core.intents import Authority
 from fencepost.core.names import DagKey, JobKey, RunKey, mailbox_key
 from fencepost.core.placement import Grant
 from fencepost.core.plan_run import Report, RunFacts, RunPlan, advance_run, lease_jobs
 from fencepost.core.plan_workers import order_of, token_of
+from fencepost.core.run_spec import RunSpec
 from fencepost.core.run_state import Lease, Order, Outcome, Result, RunState
 from fencepost.loops.definitions import Compiled
 from fencepost.loops.mailboxes import Mailboxes
@@ -68,6 +71,11 @@ def with_definition_restored(facts: RunFacts) -> RunFacts:
         for report in facts.reports
     ]
     return replace(facts, reports=reports)
+
+
+def values_of(run: RunKey, dag: DagKey, spec: RunSpec, compiled: Compiled) -> dict[str, str]:
+    """What `params.NAME` and `run.NAME` stand for in this run."""
+    return run_values(run, dag.name, format_time(spec.scheduled_s), compiled.definition.params, spec.params)
 
 
 def _read_result(text: str, token: int) -> Result:

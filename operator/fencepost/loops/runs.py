@@ -8,9 +8,11 @@ time. A turn that finds nothing to change writes nothing.
 import logging
 from dataclasses import replace
 
+from fencepost.api.codec import PARAMS_BYTES_MAX
 from fencepost.api.times import format_duration
 from fencepost.apply.executor import Answer, Written
 from fencepost.apply.writers import Next
+from fencepost.core.inputs import has_large_inputs, job_inputs
 from fencepost.core.intents import Announce, Authority, WriteRun
 from fencepost.core.names import UID_PREFIX_LENGTH, DagKey, JobKey, RunKey, mailbox_key
 from fencepost.core.phases import JobPhase, RunPhase
@@ -22,7 +24,7 @@ from fencepost.core.run_state import Entry, Lease, Order, Outcome, RunState
 from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Obj
 from fencepost.loops.beginning import BEGIN_WITHIN_S, unknown_params, why_not_begun
-from fencepost.loops.deciding import Decision, decide, gather_facts, with_definition_restored
+from fencepost.loops.deciding import Decision, decide, gather_facts, values_of, with_definition_restored
 from fencepost.loops.definitions import Compiled, DefinitionMissingError, Definitions
 from fencepost.loops.mailboxes import Mailboxes
 from fencepost.loops.pool_desk import PoolDesk
@@ -157,7 +159,8 @@ class Runs:
             state = open_jobs(state, compiled.graph, view.spec.rerun)
         cancelled = view.spec.cancel or view.deleting
         facts = gather_facts(view.key, view.uid, state.leases, authority, cancelled, world.workers, self._mailboxes)
-        facts = replace(facts, marks=view.spec.marks, suspended=view.spec.suspend)
+        values = values_of(view.key, view.dag, view.spec, compiled)
+        facts = replace(facts, marks=view.spec.marks, suspended=view.spec.suspend, values=values)
         if any(report.result.outcome is Outcome.MISSING for report in facts.reports):
             restored = await self._definitions.restore(dag, revision, authority)
             if restored not in (Answer.DONE, Answer.GONE):
@@ -335,10 +338,12 @@ class Runs:
         current = self._world.runs.get(view.key)
         spec = current.spec if current is not None and current.spec is not None else view.spec
         assert spec is not None
-        timeout_s = compiled.graph.tasks[job.task].timeout_s
+        tasks = compiled.graph.tasks
+        timeout_s = tasks[job.task].timeout_s
         if compiled.definition.timeout_s is not None and state.start_s is not None:
             left_s = max(1.0, state.start_s + compiled.definition.timeout_s - self._world.clock.now_s())
             timeout_s = left_s if timeout_s is None else min(timeout_s, left_s)
+        in_run = has_large_inputs(tasks, tasks[job.task], state, PARAMS_BYTES_MAX)
         return Entry(
             token=lease.token,
             order=order,
@@ -348,7 +353,9 @@ class Runs:
             revision=spec.revision,
             run_uid=view.uid,
             scheduled_s=spec.scheduled_s or int(view.created_s),
-            params=dict(spec.params),
+            params=None if in_run else dict(spec.params),
+            inputs={} if in_run else job_inputs(tasks, job, state),
+            round=state.round,
         )
 
     def _remove_entries(self, view: RunView, authority: Authority) -> None:

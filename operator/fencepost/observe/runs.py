@@ -168,7 +168,7 @@ class RunCache:
             view.problem = f"its status cannot be read ({error!r}); delete the run, or restore its status"
             return view
         if view.state is not None and view.finished:
-            view.state = replace(view.state, leases={}, waiting={}, tasks={}, failures={}, message="")
+            view.state = replace(view.state, leases={}, waiting={}, tasks={}, failures={}, outputs={}, message="")
         else:
             view.record = obj
         return view

@@ -10,9 +10,10 @@ from typing import Final
 
 from fencepost.api.times import format_time
 from fencepost.core.definition import Definition, Task
+from fencepost.core.inputs import FAILED_TASKS, ITEM, RUN_STATUS, run_values
 from fencepost.core.names import MailboxKey, execution_id
 from fencepost.core.run_state import Entry
-from fencepost.core.substitution import PARAM_PREFIX, substitute
+from fencepost.core.substitution import substitute
 
 INHERITED: Final = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ"})
 INHERITED_PREFIX: Final = "LC_"
@@ -31,21 +32,25 @@ def dag_of_revision(revision: str) -> str:
 
 
 def reference_values(
-    place: MailboxKey, entry: Entry, definition: Definition, params: Mapping[str, str]
+    place: MailboxKey,
+    entry: Entry,
+    definition: Definition,
+    task: Task,
+    params: Mapping[str, str],
+    inputs: Mapping[str, str],
 ) -> dict[str, str]:
     """The value of each reference; the run's params stand over the definition's."""
-    index = str(place.job.index)
-    values = {PARAM_PREFIX + name: value for name, value in (*definition.params, *params.items())}
-    return values | {
-        "run.scheduledTime": format_time(entry.scheduled_s),
-        "run.name": place.run.name,
-        "run.namespace": place.run.namespace,
-        "run.dag": dag_of_revision(entry.revision),
+    index = place.job.index
+    dag = dag_of_revision(entry.revision)
+    values = run_values(place.run, dag, format_time(entry.scheduled_s), definition.params, params.items())
+    return {
+        **values,
         "task.name": place.job.task,
-        "index": index,
-        "item": index,
+        "index": str(index),
+        ITEM: str(index) if task.items is None else task.items[index],
         "attempt": str(entry.attempt),
         "token": str(entry.token),
+        **inputs,
     }
 
 
@@ -65,6 +70,8 @@ def job_environment(
         "FENCEPOST_EXECUTION_ID": execution_id(entry.run_uid, place.job),
         "FENCEPOST_SCHEDULED_TIME": values["run.scheduledTime"],
     }
+    if RUN_STATUS in values:
+        ours |= {"FENCEPOST_RUN_STATUS": values[RUN_STATUS], "FENCEPOST_FAILED_TASKS": values[FAILED_TASKS]}
     if entry.timeout_s is not None:
         ours["FENCEPOST_DEADLINE"] = format_time(now_s + entry.timeout_s, millis=True)
     return {name: substitute(value, values) for name, value in task.env} | ours

@@ -5,16 +5,21 @@ somebody changed under the same name is refused, never run.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import orjson
 
+from fencepost.api.codec import decode_run_status
 from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, Kind
 from fencepost.api.revisions import definition_hash, read_definition
 from fencepost.base.clock import Clock
 from fencepost.core.definition import Definition, Task
+from fencepost.core.fan_out import ListError
+from fencepost.core.inputs import job_inputs
 from fencepost.core.names import MailboxKey
-from fencepost.core.run_state import Entry
+from fencepost.core.outputs import list_sources, output_bytes_max
+from fencepost.core.run_state import Entry, RunState
 from fencepost.core.substitution import UnresolvedReferenceError, substitute
 from fencepost.kube.errors import ApiError, NotFoundError
 from fencepost.kube.protocol import Api, Obj
@@ -31,8 +36,9 @@ READ_RETRY_MAX_S: Final = 10.0
 DEFINITIONS_MAX: Final = 128
 DEFINITIONS_BYTES_MAX: Final = 16 * 1024 * 1024
 """As JSON; in memory they are a few times larger."""
-PARAMS_MAX: Final = 1024
-PARAMS_BYTES_MAX: Final = 4 * 1024 * 1024
+RUNS_MAX: Final = 1024
+RUNS_BYTES_MAX: Final = 4 * 1024 * 1024
+"""As JSON; in memory they are a few times larger."""
 
 
 class InvalidJobError(Exception):
@@ -47,6 +53,14 @@ class UnavailableError(Exception):
     """What the job needs cannot be read now; another worker may be luckier."""
 
 
+@dataclass(frozen=True, slots=True)
+class RunRead:
+    """What a worker needs of a run's object."""
+
+    params: Mapping[str, str]
+    state: RunState
+
+
 class Preparation:
     """Makes launches for the jobs of one worker process."""
 
@@ -55,27 +69,28 @@ class Preparation:
         self._clock = clock
         self._worker = worker
         self._definitions: SharedReads[Definition] = SharedReads(DEFINITIONS_MAX, DEFINITIONS_BYTES_MAX)
-        self._params: SharedReads[Mapping[str, str]] = SharedReads(PARAMS_MAX, PARAMS_BYTES_MAX)
+        self._runs: SharedReads[RunRead] = SharedReads(RUNS_MAX, RUNS_BYTES_MAX)
 
     async def launch(self, place: MailboxKey, entry: Entry) -> Launch:
         """All that is needed to start the job; one of the three errors above if it cannot be had."""
         definition = await self._definition(place.run.namespace, entry.revision)
         task = _task_of(definition, place, entry.revision)
-        params = entry.params if entry.params is not None else await self._params_of_run(place, entry.run_uid)
-        values = reference_values(place, entry, definition, params)
         try:
+            params, inputs = await self._values(place, entry, definition)
+            values = reference_values(place, entry, definition, task, params, inputs)
             return Launch(
                 source=JobSource(place.run, place.job, entry.attempt),
                 command=tuple(substitute(word, values) for word in (*task.command, *task.args)),
                 env=job_environment(place, entry, task, values, self._clock.now_s()),
+                output_bytes_max=output_bytes_max(task.name, list_sources(definition.tasks)),
             )
-        except UnresolvedReferenceError as error:
-            raise InvalidJobError(f"task {task.name} of DAG {values['run.dag']}: {error}") from error
+        except (UnresolvedReferenceError, ListError) as error:
+            raise InvalidJobError(f"task {task.name} of DAG {dag_of_revision(entry.revision)}: {error}") from error
 
     async def close(self) -> None:
         """End what is being read."""
         await self._definitions.close()
-        await self._params.close()
+        await self._runs.close()
 
     async def _definition(self, namespace: str, revision: str) -> Definition:
         async def read() -> tuple[Definition, int]:
@@ -85,15 +100,25 @@ class Preparation:
 
         return await self._definitions.get(f"{namespace}/{revision}", read)
 
-    async def _params_of_run(self, place: MailboxKey, run_uid: str) -> Mapping[str, str]:
-        async def read() -> tuple[Mapping[str, str], int]:
-            run = await self._get(DAG_RUNS, place.run.namespace, place.run.name)
-            if uid_of(run) != run_uid:
-                raise InvalidJobError(f"DAGRun {place.run} is another one now: it has been deleted and made again")
-            params = (run.get("spec") or {}).get("params") or {}
-            return params, len(orjson.dumps(params))
+    async def _values(
+        self, place: MailboxKey, entry: Entry, definition: Definition
+    ) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """The run's params and the job's inputs: from the entry, or from the run where they are too large for it."""
+        if entry.params is not None:
+            return entry.params, entry.inputs
+        run = await self._run(place, entry)
+        return run.params, job_inputs({task.name: task for task in definition.tasks}, place.job, run.state)
 
-        return await self._params.get(run_uid, read)
+    async def _run(self, place: MailboxKey, entry: Entry) -> "RunRead":
+        """The run as it is when a job of this task is first leased here: what concerns the task stands still then."""
+
+        async def read() -> tuple[RunRead, int]:
+            run = await self._get(DAG_RUNS, place.run.namespace, place.run.name)
+            if uid_of(run) != entry.run_uid:
+                raise InvalidJobError(f"DAGRun {place.run} is another one now: it has been deleted and made again")
+            return _read_run(run, place), len(orjson.dumps(run))
+
+        return await self._runs.get(f"{entry.run_uid}/{entry.round}/{place.job.task}", read)
 
     async def _get(self, kind: Kind, namespace: str, name: str) -> Obj:
         """A read that waits for an API server which is away, slow or overloaded, but not for ever."""
@@ -117,6 +142,15 @@ class Preparation:
             await self._clock.sleep(backoff.next_s())
 
 
+def _read_run(run: Obj, place: MailboxKey) -> RunRead:
+    try:
+        params = (run.get("spec") or {}).get("params") or {}
+        return RunRead(params, decode_run_status(run["status"]) if "status" in run else RunState())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        fact = f"the status of DAGRun {place.run} cannot be read ({error!r})"
+        raise InvalidJobError(f"{fact}; somebody has edited it: start the run anew") from error
+
+
 def _verified(data: object, namespace: str, revision: str) -> Definition:
     """The definition, if it is the one that the revision's name promises."""
     where = f"ControllerRevision {namespace}/{revision}"
@@ -134,7 +168,7 @@ def _verified(data: object, namespace: str, revision: str) -> Definition:
 
 def _task_of(definition: Definition, place: MailboxKey, revision: str) -> Task:
     for task in definition.tasks:
-        if task.name == place.job.task and place.job.index < task.size:
+        if task.name == place.job.task and (task.items_from is not None or place.job.index < task.size):
             return task
     fact = f"revision {revision} has no job {place.job}"
     raise InvalidJobError(f"{fact}; the run names another revision than it was made from: start it anew")

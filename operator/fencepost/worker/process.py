@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from fencepost.api.codec import OUTPUT_BYTES_MAX
 from fencepost.worker.environment import inherited_environment
 from fencepost.worker.groups import anyone_lives_in, reap_adopted, signal_group
 from fencepost.worker.guardian import Guardian
@@ -82,7 +81,7 @@ class ProcessRunner:
             os.close(write_end)
         pump = Pump(read_end, launch.source, self._log)
         try:
-            return ProcessJob(process, folder, pump)
+            return ProcessJob(process, folder, pump, launch.output_bytes_max)
         except OSError as error:
             signal_group(process.pid, signal.SIGKILL)
             process.wait()
@@ -115,11 +114,12 @@ class ProcessRunner:
 class ProcessJob:
     """One job under way."""
 
-    def __init__(self, process: subprocess.Popen[bytes], folder: str, pump: Pump) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], folder: str, pump: Pump, output_bytes_max: int) -> None:
         self.pid = process.pid
         self._process = process
         self._folder = folder
         self._pump = pump
+        self._output_bytes_max = output_bytes_max
         self._loop = asyncio.get_running_loop()
         self._exit_code: asyncio.Future[int] = self._loop.create_future()
         self._descriptor = os.pidfd_open(process.pid)
@@ -130,7 +130,7 @@ class ProcessJob:
         exit_code = await self._exit_code
         await self._group_gone()
         tail = self._pump.finish()
-        output, fault = _read_output(_output_path(self._folder))
+        output, fault = _read_output(_output_path(self._folder), self._output_bytes_max)
         await _remove(self._folder)
         return Ending(exit_code, tail, output, fault)
 
@@ -182,7 +182,7 @@ def _output_path(folder: str) -> str:
     return f"{folder}/{OUTPUT_NAME}"
 
 
-def _read_output(path: str) -> tuple[str, str]:
+def _read_output(path: str, bytes_max: int) -> tuple[str, str]:
     """The output that a job has left, and what is wrong with it; both empty if it has left none.
 
     Whatever stands at the path was made by the job: it is opened without waiting for anybody and without following it
@@ -197,11 +197,11 @@ def _read_output(path: str) -> tuple[str, str]:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return "", "FENCEPOST_OUTPUT is no plain file; write one there"
-        content = os.read(descriptor, OUTPUT_BYTES_MAX + 1)
+        content = os.read(descriptor, bytes_max + 1)
     finally:
         os.close(descriptor)
-    if len(content) > OUTPUT_BYTES_MAX:
-        fact = f"FENCEPOST_OUTPUT holds more than {OUTPUT_BYTES_MAX} bytes"
+    if len(content) > bytes_max:
+        fact = f"FENCEPOST_OUTPUT holds more than {bytes_max} bytes"
         return "", f"{fact}; keep what is larger elsewhere, and write where it is"
     try:
         return content.decode(), ""

@@ -100,11 +100,13 @@ class Reporter:
 
     def _choose(self) -> dict[str, str]:
         """The fresh results that the next write is to carry."""
-        room = RESULTS_BYTES_MAX - _bytes_of(self._kept())
+        kept = self._kept()
+        room = RESULTS_BYTES_MAX - _bytes_of(kept)
         chosen: dict[str, str] = {}
         for key, text in self._fresh().items():
             room -= _bytes_of({key: text})
-            if room < 0 or (chosen and self._one_by_one):
+            # One that is larger than all the room there is goes by itself, once nothing else is left.
+            if (room < 0 and (kept or chosen)) or (chosen and self._one_by_one):
                 break
             chosen[key] = text
         return chosen

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fencepost.core.names import JobKey, RunKey
+from fencepost.core.outputs import OUTPUT_BYTES_MAX
 
 COMMAND_NOT_RUNNABLE = 126
 COMMAND_NOT_FOUND = 127
@@ -32,6 +33,8 @@ class Launch:
     command: tuple[str, ...]
     env: Mapping[str, str]
     """On top of what the runner gives to each job."""
+    output_bytes_max: int = OUTPUT_BYTES_MAX
+    """Of FENCEPOST_OUTPUT."""
 
 
 @dataclass(frozen=True, slots=True)

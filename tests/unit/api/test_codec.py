@@ -35,7 +35,8 @@ ENTRIES = st.builds(
     revision=NAMES,
     run_uid=st.uuids().map(str),
     scheduled_s=st.integers(0, 4_102_444_800),
-    params=st.none() | st.dictionaries(NAMES, st.text(max_size=10), max_size=3),
+    params=st.dictionaries(NAMES, st.text(max_size=10), max_size=3),
+    inputs=st.dictionaries(NAMES.map("tasks.{}.output".format), st.text(max_size=10), max_size=2),
 )
 RESULTS = st.builds(
     Result,
@@ -53,7 +54,7 @@ RESULTS = st.builds(
 def task_states(draw: st.DrawFn) -> TaskState:
     indices = draw(st.dictionaries(st.integers(0, 30), st.sampled_from(ENDED_PHASES), min_size=1))
     ended = {phase: IntervalSet.of(i for i, each in indices.items() if each is phase) for phase in indices.values()}
-    return TaskState(ended)
+    return TaskState(ended, size=draw(st.none() | st.integers(0, 10_000)))
 
 
 RUNS = st.builds(
@@ -68,6 +69,7 @@ RUNS = st.builds(
     waiting=st.dictionaries(JOBS, WAITINGS, max_size=3),
     tasks=st.dictionaries(NAMES, task_states(), max_size=3),
     failures=st.dictionaries(JOBS, TEXTS, max_size=3),
+    outputs=st.dictionaries(JOBS, TEXTS, max_size=3),
     done=COUNTS,
     total=COUNTS,
     reason=st.sampled_from(["", "PoolFull", "Cancelled"]),
@@ -100,6 +102,24 @@ def test_params_that_are_too_large_for_a_mailbox_are_read_from_the_run() -> None
     entry = Entry(7, Order.RUN, 1, None, 30.0, "etl-x", "uid", 0, params={"text": "x" * 600})
 
     assert codec.decode_entry(codec.encode_entry(entry)).params is None
+
+
+@pytest.mark.parametrize("round_", [0, 3])
+def test_an_entry_whose_inputs_are_in_the_run_says_of_which_round(round_: int) -> None:
+    inputs = {"tasks.a.output": "x" * 600}
+    entry = Entry(7, Order.RUN, 1, None, 30.0, "etl-x", "uid", 0, params={"a": "1"}, inputs=inputs, round=round_)
+
+    read = codec.decode_entry(codec.encode_entry(entry))
+
+    assert (read.params, read.inputs, read.round) == (None, {}, round_)
+
+
+def test_an_entry_of_an_earlier_version_is_read() -> None:
+    text = '7 Run 1 600 30 etl-x 5d9f7c01 2026-11-30T13:00:00Z {"region":"eu","tasks.a.output":"a param"}'
+
+    read = codec.decode_entry(text)
+
+    assert (read.params, read.inputs) == ({"region": "eu", "tasks.a.output": "a param"}, {})
 
 
 @given(RESULTS)

@@ -79,7 +79,7 @@ def test_what_comes_later_is_in_the_schema_and_refused() -> None:
     assert refused == {
         "DAG": {
             ".spec.schedule.catchUp",
-            *(f".spec.tasks[*].{name}" for name in ("when", "executor", "pod", "forEach.from", "forEach.items")),
+            *(f".spec.tasks[*].{name}" for name in ("executor", "pod")),
         },
         "DAGRun": set(),
         "WorkerPool": {".spec.reserved"},

@@ -195,6 +195,21 @@ def test_a_threshold_that_is_neither_a_number_nor_a_percentage_is_refused(writte
     assert problem_of(dag) == ("InvalidValue", "spec.tasks[0].forEach.successThreshold")
 
 
+def test_a_fan_out_has_a_count_items_or_the_list_that_a_task_puts_out_and_a_task_may_have_a_condition() -> None:
+    tasks = read(
+        a_dag(
+            a_task("items", forEach={"items": ["x", ""]}),
+            a_task("list", forEach={"from": "items"}, when="true"),
+        )
+    ).definition.tasks
+
+    assert [(task.items, task.items_from, task.when, task.size) for task in tasks] == [
+        (("x", ""), None, None, 2),
+        (None, "items", "true", 1),
+    ]
+    assert all(task.is_fan_out for task in tasks)
+
+
 def test_a_task_has_the_retries_of_the_dag_but_for_what_it_says_itself() -> None:
     spec = read(
         a_dag(
@@ -239,11 +254,8 @@ def test_forbid_has_a_limit_of_one_unless_it_says_another_and_allow_has_none(
     [
         ({"schedule": {"cron": ["* * * * *"], "catchUp": {"policy": "All"}}}, "spec.schedule.catchUp"),
         ({"concurrency": {"policy": "Replace"}}, "spec.concurrency.policy"),
-        ({"tasks": [a_task(when="true")]}, "spec.tasks[0].when"),
         ({"tasks": [a_task(executor="Pods")]}, "spec.tasks[0].executor"),
         ({"tasks": [a_task(pod={"spec": {}})]}, "spec.tasks[0].pod"),
-        ({"tasks": [a_task(forEach={"from": "b"})]}, "spec.tasks[0].forEach.from"),
-        ({"tasks": [a_task(forEach={"items": ["a"]})]}, "spec.tasks[0].forEach.items"),
     ],
 )
 def test_what_is_not_supported_yet_is_refused_by_name_and_never_ignored(spec: dict[str, Any], path: str) -> None:
@@ -265,6 +277,12 @@ def test_what_is_not_supported_yet_is_refused_by_name_and_never_ignored(spec: di
         ({"tasks": [a_task(timeout=600)]}, "InvalidValue", "spec.tasks[0].timeout"),
         ({"tasks": [a_task(forEach={"count": 10_001})]}, "InvalidValue", "spec.tasks[0].forEach.count"),
         ({"tasks": [a_task(forEach={})]}, "InvalidValue", "spec.tasks[0].forEach"),
+        ({"tasks": [a_task(forEach={"count": 1, "from": "b"})]}, "InvalidValue", "spec.tasks[0].forEach"),
+        ({"tasks": [a_task(forEach={"items": ["a"], "from": "b"})]}, "InvalidValue", "spec.tasks[0].forEach"),
+        ({"tasks": [a_task(forEach={"items": [1]})]}, "InvalidValue", "spec.tasks[0].forEach.items[0]"),
+        ({"tasks": [a_task(forEach={"items": ["€" * 10_923] * 2})]}, "InvalidValue", "spec.tasks[0].forEach"),
+        ({"tasks": [a_task(forEach={"from": "B"})]}, "InvalidValue", "spec.tasks[0].forEach.from"),
+        ({"tasks": [a_task(when="x" * 1025)]}, "InvalidValue", "spec.tasks[0].when"),
         ({"tasks": [a_task(rule="AnyFailed")]}, "InvalidValue", "spec.tasks[0]"),
         ({"tasks": [a_task(rule="Always")]}, "InvalidValue", "spec.tasks[0].rule"),
         ({"tasks": [a_task(maxParallel=0)]}, "InvalidValue", "spec.tasks[0].maxParallel"),

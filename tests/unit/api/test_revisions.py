@@ -75,7 +75,7 @@ def test_a_revision_that_was_stored_and_read_has_its_hash_and_the_definition_of_
 
 
 @pytest.mark.parametrize(
-    "data", [None, [], {}, {"tasks": []}, {"tasks": [{"name": "a", "command": ["x"], "when": "y"}]}]
+    "data", [None, [], {}, {"tasks": []}, {"tasks": [{"name": "a", "command": ["x"], "executor": "Pods"}]}]
 )
 def test_a_revision_that_was_garbled_is_a_problem(data: Any) -> None:
     assert not isinstance(read_definition(data), Definition)

@@ -80,7 +80,7 @@ def test_a_cycle_is_spelled_out(call: Any) -> None:
         ({"spec": {"tasks": [task("a", maxParallel=10**30)]}}, "spec.tasks[0].maxParallel"),
         ({"spec": None}, "spec: None does not fit"),
         ({"spec": {"tasks": []}}, "spec.tasks"),
-        ({"spec": {"tasks": [task("a", when="x")]}}, "spec.tasks[0].when: it is not supported yet"),
+        ({"spec": {"tasks": [task("a", executor="Pods")]}}, "spec.tasks[0].executor: it is not supported yet"),
     ],
 )
 def test_what_surrounds_the_spec_is_looked_at_too(change: dict[str, Any], want: str | None, call: Any) -> None:

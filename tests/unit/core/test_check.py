@@ -98,4 +98,63 @@ def test_a_dag_whose_runs_could_outgrow_an_object_is_refused_with_the_sizes() ->
     (problem,) = problems(a_spec(*tasks))
 
     assert problem.startswith("RunTooLarge: spec.tasks: a run of these 60000 jobs could grow to ")
-    assert problem.endswith(f" bytes, {RUN_BYTES_MAX} are allowed; split the DAG, or shorten the names of its tasks")
+    assert problem.endswith(
+        f" bytes, {RUN_BYTES_MAX} are allowed; split the DAG, shorten the names of its tasks, or refer to fewer outputs"
+    )
+
+
+def test_a_name_that_nothing_before_a_task_has_is_refused_wherever_it_stands() -> None:
+    tasks = [
+        a_task("a"),
+        a_task("b", "a"),
+        a_task("c", "b", args=("$(tasks.a.output)", "$(tasks.d.output)", "$(tasks.c.output)")),
+        a_task("d", when="tasks.a.status == 'Failed' && params.region == 'eu'"),
+        a_task("e", items_from="lost"),
+        a_task("f", "b", items_from="a", when="tasks['a'].failed > 1"),
+    ]
+
+    assert problems(a_spec(*tasks)) == [
+        "UnknownReference: spec.tasks[2].args[1]: $(tasks.d.output) is about task 'd', and no task of that name comes "
+        "before this one; correct the name, or add the task to dependsOn",
+        "UnknownReference: spec.tasks[2].args[2]: $(tasks.c.output) is about task 'c', and no task of that name comes "
+        "before this one; correct the name, or add the task to dependsOn",
+        "UnknownReference: spec.tasks[3].when: params.region names no param of this DAG (it has: none); correct the "
+        "name, or declare it under spec.params",
+        "UnknownReference: spec.tasks[3].when: tasks.a.status is about task 'a', and no task of that name comes before "
+        "this one; correct the name, or add the task to dependsOn",
+        "UnknownReference: spec.tasks[4].forEach.from: forEach is about task 'lost', and no task of that name comes "
+        "before this one; correct the name, or add the task to dependsOn",
+    ]
+
+
+def test_a_condition_that_is_none_is_refused_with_its_place() -> None:
+    (problem,) = problems(a_spec(a_task("a"), a_task("b", when="params.x =")))
+
+    assert problem.startswith("InvalidCondition: spec.tasks[1].when: column 10: Syntax error")
+
+
+def test_names_are_not_looked_for_in_a_graph_that_is_none() -> None:
+    found = problems(a_spec(a_task("a", "b"), a_task("b", "a", args=("$(tasks.c.output)", "$(what)"))))
+
+    assert [each.split(":")[0] for each in found] == ["Cycle", "UnknownReference"]
+
+
+def test_outputs_that_are_kept_take_room_that_tasks_then_do_not_have() -> None:
+    tasks = [a_task(f"task-{number:04}") for number in range(2000)]
+    asking = [
+        a_task(f"ask-{number}", f"task-{number:04}", args=(f"$(tasks.task-{number:04}.output)",))
+        for number in range(12)
+    ]
+
+    assert checked(a_spec(*tasks))
+    assert problems(a_spec(*tasks, *asking))[0].startswith("RunTooLarge")
+
+
+def test_a_thousand_tasks_may_come_before_each_other_in_every_way_and_are_checked_at_once() -> None:
+    names = [f"t{number}" for number in range(1000)]
+    tasks = [
+        a_task(name, *names[max(0, place - 50) : place], args=("$(tasks.t0.output)",) if place else ())
+        for place, name in enumerate(names)
+    ]
+
+    assert checked(a_spec(*tasks)).graph.outputs_kept == {"t0": 2048}

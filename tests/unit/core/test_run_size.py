@@ -31,7 +31,7 @@ TOKEN_MAX = 9_999_999_999
 def worst_run(definition: Definition, output: str = "\x01" * 1024, *, done: bool = False) -> RunState:
     """A run at its largest: as many jobs open as may be, and those that have ended, ended alternately."""
     jobs = [JobKey(task.name, index) for task in definition.tasks for index in range(task.size)]
-    open_jobs = set() if done else set(jobs[-jobs_open_max(definition) :])
+    open_jobs = set() if done else set(jobs[-jobs_open_max(definition, {}) :])
     draft = Draft(RunState(RunPhase.RUNNING, epoch=TOKEN_MAX, lease_counter=TOKEN_MAX, start_s=NOW_S))
     for task in definition.tasks:
         ended = {phase: IntervalSet.of(alternate(task, place, open_jobs)) for place, phase in enumerate(ENDED_PHASES)}
@@ -88,7 +88,7 @@ DEFINITIONS = st.builds(
 def test_no_run_grows_beyond_what_was_computed(definition: Definition, character: str, done: bool) -> None:
     state = planned(definition, worst_run(definition, character * 1024, done=done))
 
-    assert written(definition, state) <= run_bytes_max(definition)
+    assert written(definition, state) <= run_bytes_max(definition, {})
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_no_run_grows_beyond_what_was_computed(definition: Definition, character
 def test_even_the_largest_run_stays_within_its_object(definition: Definition) -> None:
     for state in (worst_run(definition), worst_run(definition, done=True)):
         size = written(definition, planned(definition, state))
-        assert size <= run_bytes_max(definition) <= RUN_BYTES_MAX
+        assert size <= run_bytes_max(definition, {}) <= RUN_BYTES_MAX
 
 
 @pytest.mark.parametrize("count", [None, 4], ids=["one job", "a fan-out that ends in all four ways"])
@@ -127,13 +127,13 @@ def test_a_further_task_adds_no_more_than_was_computed_for_it(count: int | None)
 
     added = written(many, worst_run(many, done=True)) - written(few, worst_run(few, done=True))
 
-    assert added <= run_bytes_max(many) - run_bytes_max(few)
+    assert added <= run_bytes_max(many, {}) - run_bytes_max(few, {})
 
 
 def test_the_bound_is_not_far_above_what_a_run_can_reach() -> None:
     definition = a_definition(a_task("load", count=FAN_OUT_MAX))
 
-    assert written(definition, worst_run(definition)) > 0.8 * run_bytes_max(definition)
+    assert written(definition, worst_run(definition)) > 0.8 * run_bytes_max(definition, {})
 
 
 def test_the_less_room_the_tasks_leave_the_fewer_jobs_are_open_at_once() -> None:
@@ -141,10 +141,10 @@ def test_the_less_room_the_tasks_leave_the_fewer_jobs_are_open_at_once() -> None
     large = a_definition(*[a_task(f"step-{number}") for number in range(2000)])
     too_large = a_definition(*[a_task(f"step-{number}", count=FAN_OUT_MAX) for number in range(9)])
 
-    assert jobs_open_max(small) == JOBS_OPEN_MAX
-    assert JOBS_OPEN_MIN < jobs_open_max(large) < JOBS_OPEN_MAX
-    assert jobs_open_max(too_large) == JOBS_OPEN_MIN
-    assert run_bytes_max(too_large) > RUN_BYTES_MAX
+    assert jobs_open_max(small, {}) == JOBS_OPEN_MAX
+    assert JOBS_OPEN_MIN < jobs_open_max(large, {}) < JOBS_OPEN_MAX
+    assert jobs_open_max(too_large, {}) == JOBS_OPEN_MIN
+    assert run_bytes_max(too_large, {}) > RUN_BYTES_MAX
 
 
 def test_a_job_that_waits_for_a_retry_takes_less_room_than_one_that_is_leased() -> None:
@@ -175,4 +175,4 @@ def test_a_message_stands_in_a_finished_run_three_times_and_still_fits() -> None
 
     assert ended.tasks[job.task].phase_of(0) is JobPhase.FAILED
     assert ended.failures[job] in ended.message
-    assert written(definition, ended) <= run_bytes_max(definition)
+    assert written(definition, ended) <= run_bytes_max(definition, {})

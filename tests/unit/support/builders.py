@@ -51,9 +51,10 @@ def a_result(
     started_at_s: float | None = None,
     ended_at_s: float | None = None,
     message: str = "",
+    output: str = "",
 ) -> Result:
     """What a worker says of the lease with this token."""
-    return Result(token, outcome, exit_code, started_at_s, ended_at_s, message)
+    return Result(token, outcome, exit_code, started_at_s, ended_at_s, message, output)
 
 
 def a_demand(

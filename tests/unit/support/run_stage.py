@@ -31,6 +31,7 @@ class RunStage:
         self.withdrawn: set[tuple[JobKey, int]] = set()
         self.refused: set[tuple[JobKey, int]] = set()
         self.marks: dict[str, Mark] = {}
+        self.values: dict[str, str] = {}
 
     def facts(self) -> RunFacts:
         """What is known now."""
@@ -44,6 +45,7 @@ class RunStage:
             self.refused,
             marks=self.marks,
             suspended=self.suspended,
+            values=self.values,
         )
 
     def look(self) -> RunPlan:
@@ -79,6 +81,11 @@ class RunStage:
         """The worker that holds the job's lease reports on it."""
         lease = self.lease(job)
         self.hears(lease.worker, job, a_result(lease.token, outcome, exit_code))
+
+    def puts_out(self, job: str, output: str) -> None:
+        """The worker that holds the job's lease reports its success and what it has put out."""
+        lease = self.lease(job)
+        self.hears(lease.worker, job, a_result(lease.token, output=output))
 
     def hears(self, worker: str, job: str, result: Result) -> None:
         """A result stands in a worker's status, whoever holds the lease."""

@@ -19,7 +19,7 @@ def an_entry(timeout_s: float | None = 600.0) -> Entry:
 
 
 def values(**params: str) -> dict[str, str]:
-    return reference_values(PLACE, an_entry(), DEFINITION, params)
+    return reference_values(PLACE, an_entry(), DEFINITION, Task("load", ()), params, {})
 
 
 def test_every_reference_that_is_accepted_at_apply_has_a_value() -> None:
@@ -31,6 +31,29 @@ def test_every_reference_that_is_accepted_at_apply_has_a_value() -> None:
 def test_params_of_the_run_stand_over_those_of_the_dag() -> None:
     assert values(region="us")["params.region"] == "us"
     assert values(region="us")["params.day"] == "monday"
+
+
+def test_a_job_of_a_fan_out_over_items_sees_its_own() -> None:
+    task = Task("load", (), items=("a", "b", "c", "d"))
+
+    assert reference_values(PLACE, an_entry(), DEFINITION, task, {}, {})["item"] == "d"
+
+
+def test_inputs_from_the_run_are_references_like_any_other() -> None:
+    inputs = {"item": "x", "tasks.extract.output": "y"}
+
+    got = reference_values(PLACE, an_entry(), DEFINITION, Task("load", (), items_from="extract"), {}, inputs)
+
+    assert (got["item"], got["tasks.extract.output"]) == ("x", "y")
+
+
+def test_a_task_that_runs_whatever_came_before_sees_how_the_run_went() -> None:
+    went = {"run.status": "Failed", "run.failedTasks": "a,b"}
+
+    environment = job_environment(PLACE, an_entry(), Task("load", ()), values() | went, NOW_S)
+
+    assert environment["FENCEPOST_RUN_STATUS"] == "Failed"
+    assert environment["FENCEPOST_FAILED_TASKS"] == "a,b"
 
 
 def test_a_job_is_told_who_it_is_and_until_when() -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.api.codec import OUTPUT_BYTES_MAX
 from fencepost.core.names import JobKey, RunKey
+from fencepost.core.outputs import OUTPUT_BYTES_MAX
 from fencepost.worker import process as process_module
 from fencepost.worker.output import OutputLine
 from fencepost.worker.process import ProcessJob, ProcessRunner
