@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .PHONY: help install lock lint generate verify test test-unit sim test-e2e \
-        cluster-build cluster-up cluster-down kind-up kind-down demo demo-down bench clean
+        cluster-build cluster-up cluster-down kind-up kind-down demo demo-down bench drills model clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -79,6 +79,12 @@ bench: cluster-build ## What a job costs: SHAPE=single,scheduled,chain,fan,idle,
 	@$(BIN)/python -m tests.e2e.bench $(if $(SHAPE),--shape=$(SHAPE)) $(if $(RATE),--rate=$(RATE)) \
 	  $(if $(DURATION),--duration=$(DURATION)) $(if $(JOBS),--jobs=$(JOBS)) $(if $(REPLICAS),--replicas=$(REPLICAS)) \
 	  $(if $(DAGS),--dags=$(DAGS)) $(if $(PROFILE),--profile=$(PROFILE))
+
+drills: cluster-build ## Faults on a real control plane: lines cut, workers lost, etcd stopped, everybody restarted
+	$(BIN)/python -m pytest tests/e2e/drills --timeout=300
+
+model: ## Check the formal model of leases, fences and takeovers (needs a C compiler)
+	@operator/model/check
 
 clean: ## Remove what was installed and built
 	rm -rf $(VENV) .cache
