@@ -7,12 +7,12 @@ wrote and the audit log of the API server, with what the runs say of themselves.
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fencepost.api import names as wire
 from fencepost.api.codec import decode_run_status
 from fencepost.core.names import execution_id
+from fencepost.core.run_state import Lease
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.controlplane.processes import reap
 from tests.e2e.support.audit import AuditLog
@@ -82,38 +82,53 @@ class Ground:
         self.stage.wait_for_replicas(*REPLICAS)
         self.stage.wait_for_slots("default", SLOTS * len(WORKERS))
 
-    def reckon(self, ledger: Ledger, runs: Iterable[str]) -> None:
-        """Every run has succeeded; of its jobs none is missing, none was accepted twice, none under an old token."""
-        want_jobs = set()
-        for run in runs:
-            self.stage.wait_for_phase(run, "Succeeded", limit_s=LIMIT_S)
-            want_jobs |= self._reckon_run(ledger, run)
+    def reckon(self, ledger: Ledger, runs: Sequence[str]) -> set[str]:
+        """Every run succeeds; of its jobs none is missing, none was accepted twice, none under an old token, and none
+        was begun again unless a worker was lost under it. Those who have ended meanwhile are started again, and named.
+        """
+        ended: set[str] = set()
+
+        def all_ended_well() -> bool:
+            ended.update(self.revive())
+            phases = [self.stage.status(run).get("phase") for run in runs]
+            assert {"Failed", "Cancelled"}.isdisjoint(phases)
+            return all(phase == "Succeeded" for phase in phases)
+
+        self.stage.wait("all runs have succeeded", all_ended_well, LIMIT_S)
+        want_jobs = set().union(*(self._reckon_run(ledger, run) for run in runs))
         assert {line.execution for line in ledger.lines("commit")} == want_jobs
+        return ended
 
     def _reckon_run(self, ledger: Ledger, run: str) -> set[str]:
-        uid = self.stage.run(run)["metadata"]["uid"]
-        states = [decode_run_status(v["status"]) for v in self.audit.versions(wire.DAG_RUNS, run) if v.get("status")]
-        tokens: dict[str, list[int]] = defaultdict(list)
-        for state in states:
-            for job, lease in state.leases.items():
-                of_job = tokens[execution_id(uid, job)]
-                if lease.token not in of_job:
-                    of_job.append(lease.token)
+        now = self.stage.run(run)
+        uid = now["metadata"]["uid"]
+        states = [decode_run_status(version["status"]) for version in self.audit.versions(now) if version.get("status")]
         for what in ("epoch", "lease_counter", "done"):
             values = [getattr(state, what) for state in states]
             assert values == sorted(values), f"{what} of {run} has fallen: {values}"
-        assert states[-1].done == states[-1].total == len(tokens)
-        for execution, given in tokens.items():
-            assert given == sorted(given), f"{execution} was leased under falling tokens: {given}"
-            for what in ("start", "commit"):
-                noted = [line.token for line in ledger.lines(what) if line.execution == execution]
-                assert len(noted) == len(set(noted)), f"{execution} has noted {what} twice under one token: {noted}"
-                assert noted == sorted(noted), f"the ledger took {what} of {execution} under an old token: {noted}"
-                assert set(noted) <= set(given), f"{execution} ran under a token that was never given: {noted}, {given}"
-            assert noted[-1:] == given[-1:], f"{execution} ended under {given[-1]}, and committed under {noted}"
-        return set(tokens)
+        leases: dict[str, dict[int, Lease]] = defaultdict(dict)
+        for state in states:
+            for job, lease in state.leases.items():
+                leases[execution_id(uid, job)].setdefault(lease.token, lease)
+        assert states[-1].done == states[-1].total == len(leases)
+        for execution, given in leases.items():
+            _reckon_job(ledger, execution, list(given.values()))
+        return set(leases)
 
     def never_repeated(self, ledger: Ledger) -> None:
         """A fault that may cost no lease: each job ran once."""
         assert not ledger.repeated()
         assert not ledger.count("refused")
+
+
+def _reckon_job(ledger: Ledger, execution: str, given: list[Lease]) -> None:
+    """`given`: every lease that the job has had, in order."""
+    tokens = [lease.token for lease in given]
+    assert tokens == sorted(tokens), f"{execution} was leased under falling tokens: {tokens}"
+    for what in ("start", "commit"):
+        noted = [line.token for line in ledger.lines(what) if line.execution == execution]
+        assert len(noted) == len(set(noted)), f"{execution} has noted {what} twice under one token: {noted}"
+        assert noted == sorted(noted), f"the ledger took {what} of {execution} under an old token: {noted}"
+        assert set(noted) <= set(tokens), f"{execution} has a token that was never given: {noted}, given {tokens}"
+        assert len(noted) <= 1 + given[-1].losses, f"{execution} has noted {what} {noted}, {given[-1].losses} were lost"
+    assert noted[-1:] == tokens[-1:], f"{execution} ended under {tokens[-1]}, and committed under {noted}"

