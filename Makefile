@@ -75,7 +75,7 @@ demo: install ## See it work: a control plane, operators, workers, DAGs, and two
 demo-down: install ## End what the demo has left running
 	@$(BIN)/python -m tests.e2e.demo down
 
-bench: cluster-build ## What a job costs: SHAPE=single,scheduled,chain,fan,idle,cold RATE=60 DURATION=30 JOBS=inprocess REPLICAS=1 DAGS=10000
+bench: cluster-build ## What a job costs: SHAPE=single,scheduled,chain,fan,idle,cold,herd RATE=60 DURATION=30 JOBS=inprocess REPLICAS=1 DAGS=10000
 	@$(BIN)/python -m tests.e2e.bench $(if $(SHAPE),--shape=$(SHAPE)) $(if $(RATE),--rate=$(RATE)) \
 	  $(if $(DURATION),--duration=$(DURATION)) $(if $(JOBS),--jobs=$(JOBS)) $(if $(REPLICAS),--replicas=$(REPLICAS)) \
 	  $(if $(DAGS),--dags=$(DAGS)) $(if $(PROFILE),--profile=$(PROFILE))

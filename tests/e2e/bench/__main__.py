@@ -9,6 +9,7 @@ import sys
 from fencepost.base.clock import SystemClock
 from fencepost.kube.access import access_from_kubeconfig
 from fencepost.kube.client import HttpApi
+from tests.e2e.bench.herd import herd
 from tests.e2e.bench.meter import Meter
 from tests.e2e.bench.shapes import SHAPES, Options, Stage
 from tests.e2e.controlplane import ControlPlane
@@ -31,6 +32,8 @@ WORKERS = {
     "cold": (1, 1),
 }
 """Workers and slots of each."""
+HERD = "herd"
+"""The one shape that is played on the API server in memory."""
 OPERATORS = {"idle": 2, "cold": 0}
 
 
@@ -38,7 +41,7 @@ def main() -> int:
     """Play the shapes asked for, each on a control plane that is made for it and fsyncs."""
     args = _arguments()
     for shape in args.shape.split(","):
-        line = _play(shape, args)
+        line = asyncio.run(herd(args.dags)) if shape == HERD else _play(shape, args)
         print(json.dumps(line), flush=True)
         if line.get("failed_runs"):
             return 1
@@ -82,13 +85,15 @@ async def _perform(
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.bench", description=__doc__)
-    parser.add_argument("--shape", default="single,chain,fan,idle", help=f"of {', '.join(SHAPES)}; several with commas")
+    parser.add_argument(
+        "--shape", default="single,chain,fan,idle", help=f"of {', '.join((*SHAPES, HERD))}; several with commas"
+    )
     parser.add_argument("--rate", type=float, default=60.0, help="jobs a second")
     parser.add_argument("--duration", type=float, default=30.0, help="seconds of load")
     parser.add_argument("--jobs", choices=("inprocess", "process"), default="inprocess")
     parser.add_argument("--job", type=float, default=None, help="seconds that a job sleeps")
     parser.add_argument("--replicas", type=int, default=1, help="operator replicas")
-    parser.add_argument("--dags", type=int, default=10_000, help="of the shape cold")
+    parser.add_argument("--dags", type=int, default=10_000, help="of the shapes cold and herd")
     parser.add_argument("--profile", default="", help="a file for a profile of the operator")
     return parser.parse_args()
 
