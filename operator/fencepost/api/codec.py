@@ -4,6 +4,7 @@ Hot maps hold short strings, because that is what an API server stores cheaply: 
 
     DAGRun.status.leases["load/3"]      7 default-5d9f7c-x2k4q 1 2026-11-30T13:00:00Z
     DAGRun.status.waiting["load/4"]     2+1 2026-11-30T13:05:00Z             (attempt 2, one worker lost before)
+    DAGRun.status.dying["load/5"]       0 3+1 Failed 1 2026-11-30T13:00:01.250Z 2026-11-30T13:00:02.000Z
     DAGRun.status.tasks["load"]         Succeeded=0-12,15 Failed=14 @1.250+9.104   (seconds after the run's start, for)
                                 Succeeded=0 queued@3.500         (its other jobs wait for a slot since then)
     Worker.spec.leases[key]             7 Run 1 600 30 nightly-etl-4k2… <run UID> 2026-11-30T13:00:00Z {"region":"eu"}
@@ -23,8 +24,10 @@ from fencepost.core.intervals import IntervalSet, parse_intervals
 from fencepost.core.names import JobKey, parse_job_key
 from fencepost.core.phases import ENDED_PHASES, JobPhase, RunPhase
 from fencepost.core.run_state import (
+    Death,
     Entry,
     Lease,
+    LetterSet,
     Order,
     Outcome,
     Result,
@@ -90,6 +93,52 @@ def decode_waiting(text: str) -> Waiting:
     attempts, not_before = _parts(text, 2, 2)
     attempt, losses = _parse_attempt(attempts)
     return Waiting(attempt, losses, parse_time(not_before))
+
+
+def encode_death(death: Death) -> str:
+    """As in `DAGRun.status.dying`."""
+    words = [
+        str(death.round),
+        _attempt_text(death.attempt, death.losses),
+        death.outcome,
+        NONE if death.exit_code is None else str(death.exit_code),
+        NONE if death.started_at_s is None else format_time(death.started_at_s, millis=True),
+        NONE if death.ended_at_s is None else format_time(death.ended_at_s, millis=True),
+    ]
+    return " ".join(words)
+
+
+def decode_death(text: str) -> Death:
+    """The inverse of `encode_death`."""
+    round_, attempts, outcome, exit_code, started, ended = _parts(text, 6, 6)
+    attempt, losses = _parse_attempt(attempts)
+    return Death(
+        round=int(round_),
+        attempt=attempt,
+        losses=losses,
+        outcome=outcome,
+        exit_code=None if exit_code == NONE else int(exit_code),
+        started_at_s=None if started == NONE else parse_time(started),
+        ended_at_s=None if ended == NONE else parse_time(ended),
+    )
+
+
+def encode_replays(replays: Mapping[LetterSet, IntervalSet]) -> dict[str, str]:
+    """As in `DAGRun.status.replays`: by task, `round=indices` of the letters."""
+    words: dict[str, list[str]] = {}
+    for letters, indices in sorted(replays.items()):
+        words.setdefault(letters.task, []).append(f"{letters.round}={indices}")
+    return {task: " ".join(each) for task, each in words.items()}
+
+
+def decode_replays(stored: Mapping[str, str]) -> dict[LetterSet, IntervalSet]:
+    """The inverse of `encode_replays`."""
+    replays = {}
+    for task, text in stored.items():
+        for word in text.split():
+            round_, _, indices = word.partition("=")
+            replays[LetterSet(task, int(round_))] = parse_intervals(indices)
+    return replays
 
 
 def encode_task(task: TaskState, run_start_s: float) -> str:
@@ -213,6 +262,8 @@ def encode_run_status(state: RunState) -> dict[str, Any]:
         "tasks": {name: encode_task(task, state.start_s or 0.0) for name, task in state.tasks.items()},
         "failures": {str(job): text for job, text in state.failures.items()},
         "outputs": {str(job): text for job, text in state.outputs.items()},
+        "dying": {str(job): encode_death(death) for job, death in state.dying.items()},
+        "replays": encode_replays(state.replays),
     }
     status |= {name: entries for name, entries in maps.items() if entries}
     if state.start_s is not None:
@@ -271,6 +322,8 @@ def decode_run_status(status: Mapping[str, Any]) -> RunState:
         tasks={name: decode_task(text, start_s or 0.0) for name, text in status.get("tasks", {}).items()},
         failures=_job_map(status, "failures", str),
         outputs=_job_map(status, "outputs", str),
+        dying=_job_map(status, "dying", decode_death),
+        replays=decode_replays(status.get("replays", {})),
         done=int(done),
         total=int(total),
         reason=status.get("reason", ""),

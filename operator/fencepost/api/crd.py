@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fencepost.api.dag_models import DAG
-from fencepost.api.names import CATEGORY, DAG_RUNS, DAGS, GROUP, VERSION, WORKER_POOLS, WORKERS, Kind
+from fencepost.api.letter_models import DeadLetter
+from fencepost.api.names import CATEGORY, DAG_RUNS, DAGS, DEAD_LETTERS, GROUP, VERSION, WORKER_POOLS, WORKERS, Kind
 from fencepost.api.pool_models import WorkerPool
 from fencepost.api.run_models import DAGRun
 from fencepost.api.schema import NAME_LENGTH_MAX, NAME_PATTERN, Part
@@ -70,6 +71,23 @@ RESOURCES = (
             Column("Reason", ".status.message"),
             AGE,
             Column("Duration", ".status.duration"),
+        ),
+    ),
+    Resource(
+        DEAD_LETTERS,
+        DeadLetter,
+        name_length_max=NAME_LENGTH_MAX,
+        short_names=("dl",),
+        status_subresource=True,
+        columns=(
+            Column("DAG", ".spec.job.dag"),
+            Column("Run", ".spec.job.run"),
+            Column("Task", ".spec.job.task"),
+            Column("Index", ".spec.job.index", "integer"),
+            Column("Reason", ".spec.job.reason"),
+            Column("Attempts", ".spec.job.attempt", "integer"),
+            Column("Replay", ".status.phase"),
+            AGE,
         ),
     ),
     Resource(

@@ -42,6 +42,7 @@ EXIT_CODES_MAX = 64
 """In a rule on exit codes."""
 LOSSES_MAX = 99
 HISTORY_MAX = 1000
+DEAD_LETTERS_MAX = 1000
 
 RULES_OVER_PARENTS = [str(rule) for rule in Rule if rule.needs_parents]
 
@@ -118,6 +119,15 @@ class History(Part):
     """Cancelled runs count here."""
     ttl: Timeout | None = None
     """How long after its end a run is kept at most; without, as long as it is among the latest."""
+
+
+class DeadLetters(Part):
+    """How many dead letters are kept, and how long."""
+
+    limit: Annotated[int, Field(ge=0, le=DEAD_LETTERS_MAX)] = 100
+    """Beyond it the oldest that were replayed with success go; where there is none, a job that fails leaves none."""
+    ttl: Timeout = "168h"
+    """After which one is deleted."""
 
 
 class EnvVar(Part):
@@ -287,6 +297,7 @@ class DAGSpec(Part):
     retries: Retries | None = None
     """Of every task that does not say otherwise."""
     history: History = History()
+    dead_letters: DeadLetters = DeadLetters()
     # Atomic: as a list of items with keys, all fields of all tasks would be in managedFields once more, which doubles
     # what the object takes and what a write of its status costs. So the core checks that no two have one name.
     tasks: Annotated[list[Task], Field(min_length=1, max_length=TASKS_MAX, json_schema_extra=ATOMIC_LIST)]

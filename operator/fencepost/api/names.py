@@ -10,6 +10,8 @@ SHARD_LABEL = f"{GROUP}/shard"
 """On a DAGRun and on a shard's Lease: the shard's number."""
 DAG_LABEL = f"{GROUP}/dag"
 """On a DAGRun, a ControllerRevision and an Event: the DAG's name."""
+RUN_LABEL = f"{GROUP}/run"
+"""On a DeadLetter: the run's name."""
 ROLE_LABEL = f"{GROUP}/role"
 """On a Lease: `shard`, `member` or `worker`."""
 SHARDS_ANNOTATION = f"{GROUP}/shards"
@@ -44,6 +46,7 @@ class Kind:
 
 DAGS = Kind(GROUP, VERSION, "DAG", "dags")
 DAG_RUNS = Kind(GROUP, VERSION, "DAGRun", "dagruns")
+DEAD_LETTERS = Kind(GROUP, VERSION, "DeadLetter", "deadletters")
 WORKER_POOLS = Kind(GROUP, VERSION, "WorkerPool", "workerpools", namespaced=False)
 WORKERS = Kind(GROUP, VERSION, "Worker", "workers")
 LEASES = Kind("coordination.k8s.io", "v1", "Lease", "leases")

@@ -8,7 +8,15 @@ from fencepost.api import names as wire
 from fencepost.api.codec import encode_run_status
 from fencepost.api.names import Kind
 from fencepost.api.times import format_time
-from fencepost.core.intents import Announce, CreateRevision, CreateRun, Record, WriteMailbox, WriteRun
+from fencepost.core.intents import (
+    Announce,
+    CreateLetter,
+    CreateRevision,
+    CreateRun,
+    Record,
+    WriteMailbox,
+    WriteRun,
+)
 from fencepost.core.names import DagKey
 from fencepost.core.renewals import INTERVAL_STEP_S
 
@@ -33,10 +41,11 @@ def run_object(intent: CreateRun | WriteRun) -> Obj:
             "revision": intent.revision,
             "trigger": str(intent.trigger),
             "scheduledTime": format_time(intent.scheduled_s),
+            **({"params": dict(intent.params)} if intent.params else {}),
         }
     else:
         meta = {name: value for name, value in intent.record["metadata"].items() if name != "managedFields"}
-        spec = intent.record["spec"]
+        spec = {**intent.record["spec"], **intent.asked}
         if adopted:
             spec = {**spec, "dagUID": intent.dag_uid, "revision": intent.revision}
     ours = {wire.SHARD_LABEL: str(intent.authority.shard), wire.DAG_LABEL: intent.dag.name}
@@ -70,6 +79,21 @@ def revision_object(intent: CreateRevision) -> Obj:
         },
         "revision": 1,
         "data": intent.data,
+    }
+
+
+def letter_object(intent: CreateLetter) -> Obj:
+    """A new DeadLetter. It belongs to the DAG and not to the run, which may be gone long before."""
+    return {
+        "apiVersion": wire.API_VERSION,
+        "kind": wire.DEAD_LETTERS.kind,
+        "metadata": {
+            "namespace": intent.dag.namespace,
+            "name": intent.name,
+            "labels": {wire.DAG_LABEL: intent.dag.name, wire.RUN_LABEL: intent.job["run"]},
+            "ownerReferences": [dag_owner(intent.dag, intent.dag_uid)],
+        },
+        "spec": {"job": intent.job},
     }
 
 

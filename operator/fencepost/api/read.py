@@ -57,6 +57,8 @@ def read_dag(dag: Mapping[str, Any]) -> DagSpec | list[Problem]:
             failed=spec.history.failed,
             ttl_s=None if spec.history.ttl is None else parse_duration(spec.history.ttl),
         ),
+        letters_limit=spec.dead_letters.limit,
+        letters_ttl_s=parse_duration(spec.dead_letters.ttl),
         priority=Priority.parse(spec.priority),
     )
 
@@ -118,7 +120,7 @@ def read_run_spec(run: Mapping[str, Any]) -> RunSpec | list[Problem]:
             suspend=_typed(bool, spec.get("suspend", False)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return [_garbled(error)]
+        return [garbled(error)]
 
 
 def read_worker(worker: Mapping[str, Any]) -> WorkerRecord | list[Problem]:
@@ -140,7 +142,7 @@ def read_worker(worker: Mapping[str, Any]) -> WorkerRecord | list[Problem]:
             seen=_typed(str, status.get("seen", "")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return [_garbled(error)]
+        return [garbled(error)]
 
 
 def _typed(type_: type[T], value: Any) -> T:
@@ -155,6 +157,7 @@ def _texts(value: Any) -> Mapping[str, str]:
     return value
 
 
-def _garbled(error: Exception) -> Problem:
+def garbled(error: Exception) -> Problem:
+    """What is wrong with an object that we write ourselves, and that cannot be read."""
     fact = f"{error} is missing" if isinstance(error, KeyError) else str(error)
     return Problem("Garbled", "", f"the object cannot be read: {fact}", _GARBLED_REMEDY)

@@ -202,6 +202,10 @@ class DAGRunStatus(Part):
     """By `task/index`, the first few: why the last attempt failed."""
     outputs: Texts | None = None
     """By `task/index`: what jobs have put out, of those tasks whose output another one refers to."""
+    dying: Leases | None = None
+    """By `task/index`: jobs that failed for good and whose DeadLetter is still to be written; the run waits for it."""
+    replays: Texts | None = None
+    """By task: `round=indices` of the dead letters that this round replays, and that do not tell of it yet."""
     conditions: Conditions | None = None
     """Complete, or Failed and Stalled; Finished for both; Suspended while it is."""
 

@@ -15,6 +15,7 @@ from fencepost.api import names as wire
 from fencepost.api.objects import (
     event_object,
     fenced_object,
+    letter_object,
     mailbox_object,
     revision_object,
     run_object,
@@ -25,15 +26,18 @@ from fencepost.base.clock import Clock
 from fencepost.core.intents import (
     Announce,
     Authority,
+    CreateLetter,
     CreateRevision,
     CreateRun,
     DeleteLease,
+    DeleteLetter,
     DeleteRevision,
     DeleteRun,
     DeleteWorker,
     FenceWorker,
     Intent,
     WriteDagStatus,
+    WriteLetterStatus,
     WriteMailbox,
     WritePoolStatus,
     WriteRun,
@@ -151,6 +155,8 @@ class Executor:
             case WriteDagStatus():
                 body = status_object(wire.DAGS, intent.record, intent.status)
                 return await api.replace(wire.DAGS, body, subresource="status")
+            case CreateLetter() | WriteLetterStatus() | DeleteLetter():
+                return await self._send_letter(intent)
             case CreateRevision():
                 return await api.create(wire.CONTROLLER_REVISIONS, revision_object(intent))
             case FenceWorker():
@@ -183,3 +189,17 @@ class Executor:
                 await api.delete(wire.WORKERS, namespace, name, uid=meta["uid"], resource_version=version)
             case _:
                 assert_never(intent)
+
+    async def _send_letter(self, intent: CreateLetter | WriteLetterStatus | DeleteLetter) -> Obj | None:
+        api = self._api
+        match intent:
+            case CreateLetter():
+                return await api.create(wire.DEAD_LETTERS, letter_object(intent))
+            case WriteLetterStatus():
+                body = status_object(wire.DEAD_LETTERS, intent.record, intent.status)
+                return await api.replace(wire.DEAD_LETTERS, body, subresource="status")
+            case DeleteLetter():
+                await api.delete(wire.DEAD_LETTERS, intent.namespace, intent.name, uid=intent.uid)
+            case _:
+                assert_never(intent)
+        return None

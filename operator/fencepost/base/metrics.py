@@ -4,7 +4,7 @@ Each process has a registry of its own, so that two in one test do not count for
 count is asked for at the scrape (`watch_queue`), never kept up to date.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -15,6 +15,10 @@ LATENCY_BUCKETS_S = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
 
 QueueSizes = Callable[[], Iterable[tuple[str, int, int, int]]]
 """Pool, jobs that wait, live slots, slots taken; asked at each scrape."""
+
+
+LetterCounts = Callable[[], Mapping[str, int]]
+"""Stored dead letters by the phase of their last replay; asked at each scrape."""
 
 
 class ProcessMetrics:
@@ -60,6 +64,12 @@ class Metrics(ProcessMetrics):
         self._slots = Counter("fencepost_slots_passed", "Scheduled times that made no run.", ("fate",), registry=own)
         self._aside = Counter("fencepost_objects_set_aside", "Objects that could not be read.", ("kind",), registry=own)
         self._fenced = Counter("fencepost_workers_fenced", "Workers that were shut out.", registry=own)
+        self._letters = Counter(
+            "fencepost_dead_letters",
+            "Dead letters: written, unwritten for want of room, expired.",
+            ("fate",),
+            registry=own,
+        )
         self._lag = Histogram(
             "fencepost_start_lag_seconds",
             "From a run's scheduled time (or creation) to its first lease.",
@@ -97,6 +107,10 @@ class Metrics(ProcessMetrics):
         """A worker was shut out."""
         self._fenced.inc()
 
+    def dead_letters(self, fate: str, count: int = 1) -> None:
+        """Dead letters were `written`, or `unwritten` as their DAG has no room or is gone, or have `expired`."""
+        self._letters.labels(fate).inc(count)
+
     def start_lag(self, trigger: str, seconds: float) -> None:
         """A run has had its first lease this long after its time."""
         self._lag.labels(trigger).observe(max(0.0, seconds))
@@ -108,6 +122,10 @@ class Metrics(ProcessMetrics):
     def watch_queue(self, sizes: QueueSizes) -> None:
         """Ask this for the pools' queues at each scrape."""
         self.registry.register(_QueueCollector(sizes))
+
+    def watch_letters(self, depth: LetterCounts) -> None:
+        """Ask this for the number of dead letters at each scrape."""
+        self.registry.register(_LetterCollector(depth))
 
 
 class _QueueCollector(Collector):
@@ -122,3 +140,14 @@ class _QueueCollector(Collector):
             for family, value in ((waiting, jobs), (live, slots), (taken, busy)):
                 family.add_metric([pool], value)
         return (waiting, live, taken)
+
+
+class _LetterCollector(Collector):
+    def __init__(self, depth: LetterCounts) -> None:
+        self._depth = depth
+
+    def collect(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily("fencepost_dead_letters_stored", "Dead letters that are kept.", labels=["replay"])
+        for phase, count in self._depth().items():
+            family.add_metric([phase], count)
+        return (family,)

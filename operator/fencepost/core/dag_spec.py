@@ -10,6 +10,8 @@ from fencepost.core.definition import Definition, Priority
 from fencepost.core.history import HistoryLimits
 from fencepost.core.schedule_spec import ScheduleSpec
 
+LETTERS_LIMIT_DEFAULT = 100
+
 
 class Concurrency(StrEnum):
     """What happens to a slot that falls due while runs of its DAG are active."""
@@ -31,5 +33,8 @@ class DagSpec:
     concurrency_limit: int | None = 1
     """Active runs at once; None with Allow, which has no limit."""
     history: HistoryLimits = field(default_factory=HistoryLimits)
+    letters_limit: int = LETTERS_LIMIT_DEFAULT
+    """Dead letters kept; see `core.dead_letters`."""
+    letters_ttl_s: float = 168 * 3600.0
     priority: Priority = Priority.NORMAL
     """The DAG's own; each task of the definition carries its priority already resolved."""

@@ -15,7 +15,7 @@ from fencepost.core.intervals import EMPTY, IntervalSet
 from fencepost.core.names import JobKey
 from fencepost.core.outputs import OutputShelf
 from fencepost.core.phases import MARKS, IllegalMoveError, JobPhase, move_job
-from fencepost.core.run_state import Lease, Result, RunState, TaskState, Waiting
+from fencepost.core.run_state import Death, Lease, LetterSet, Result, RunState, TaskState, Waiting
 from fencepost.core.thresholds import fails_fast, has_succeeded
 
 FAILURES_KEPT = 10
@@ -36,6 +36,8 @@ class Draft:
         self.tasks: dict[str, TaskState] = dict(state.tasks)
         self.failures: dict[JobKey, str] = dict(state.failures)
         self.outputs = OutputShelf(state.outputs)
+        self.dying: dict[JobKey, Death] = dict(state.dying)
+        self.replays: dict[LetterSet, IntervalSet] = dict(state.replays)
         self.done = state.done
         self._busy: dict[str, set[int]] = {}
         """By task: indices that are leased or wait for another attempt."""
@@ -51,6 +53,8 @@ class Draft:
             tasks=self.tasks,
             failures=self.failures,
             outputs=self.outputs.kept,
+            dying=self.dying,
+            replays=self.replays,
             done=self.done,
         )
 
@@ -118,6 +122,11 @@ class Draft:
         """Jobs of the task that have been leased before and are to be leased again, by index."""
         jobs = (JobKey(task.name, index) for index in sorted(self._busy.get(task.name, ())))
         return [job for job in jobs if job in self.waiting]
+
+    @property
+    def open_count(self) -> int:
+        """How many jobs the run keeps a string for: leased, waiting, dying, or replayed and not told of yet."""
+        return len(self.leases) + len(self.waiting) + len(self.dying) + sum(map(len, self.replays.values()))
 
     def total(self, phase: JobPhase) -> int:
         """Jobs of the run that ended in this phase."""
@@ -201,11 +210,14 @@ class Draft:
 
     def reopen(self, task: Task, indices: IntervalSet) -> None:
         """These jobs have not ended, and have never been started; those that are leased go on."""
+        if not indices:
+            return
         for index in self._busy.get(task.name, set()) & set(indices):
             if self.waiting.pop(JobKey(task.name, index), None) is not None:
                 self._busy[task.name].discard(index)
-        for job in [job for job in self.failures if job.task == task.name and job.index in indices]:
-            del self.failures[job]
+        for told in (self.failures, self.dying):
+            for job in [job for job in told if job.task == task.name and job.index in indices]:
+                del told[job]
         old = self.tasks.get(task.name)
         if old is None:
             return
@@ -214,7 +226,8 @@ class Draft:
         for job in [job for job in self.outputs.kept if job.task == task.name and job.index in indices]:
             self.outputs.drop(job)
         if any(left.values()):
-            self.tasks[task.name] = replace(old, ended={phase: ended for phase, ended in left.items() if ended})
+            ended = {phase: indices for phase, indices in left.items() if indices}
+            self.tasks[task.name] = replace(old, ended=ended, queued_s=None)
         else:
             del self.tasks[task.name]
 

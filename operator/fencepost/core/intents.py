@@ -50,6 +50,7 @@ class CreateRun:
     trigger: Trigger
     scheduled_s: int
     state: RunState
+    params: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,39 @@ class WriteRun:
     dag_uid: str
     revision: str
     state: RunState
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the spec that this write changes: the round that a replay asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateLetter:
+    """Keep a job that failed for good as a dead letter. Before: the run records the job as dying. After: the run may
+    forget that, and finish."""
+
+    authority: Authority
+    dag: DagKey
+    dag_uid: str
+    name: str
+    job: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLetterStatus:
+    """Store what became of a replay. Before: the round, or the run, that replays the letter is stored."""
+
+    authority: Authority
+    record: Record
+    status: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLetter:
+    """Delete a dead letter by UID: it has expired, or makes room for another."""
+
+    authority: Authority
+    namespace: str
+    name: str
+    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +194,9 @@ Intent = (
     CreateRevision
     | CreateRun
     | WriteRun
+    | CreateLetter
+    | WriteLetterStatus
+    | DeleteLetter
     | DeleteRun
     | DeleteRevision
     | WriteDagStatus

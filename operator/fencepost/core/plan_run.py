@@ -14,9 +14,11 @@ from itertools import islice
 from typing import assert_never
 
 from fencepost.core.attempts import refusal_of_retry
+from fencepost.core.dead_letters import forget_told, note_deaths
 from fencepost.core.definition import Definition, Task
 from fencepost.core.draft import Draft
 from fencepost.core.graph import Graph
+from fencepost.core.intervals import IntervalSet
 from fencepost.core.marks import obey_marks
 from fencepost.core.names import JobKey, execution_id
 from fencepost.core.phases import JobPhase, RunPhase, move_run
@@ -25,7 +27,7 @@ from fencepost.core.queue_time import begin_queues_anew, expire_queued
 from fencepost.core.retry import retry_delay_s
 from fencepost.core.run_size import jobs_open_max
 from fencepost.core.run_spec import Mark
-from fencepost.core.run_state import Lease, Outcome, Result, RunState, Waiting
+from fencepost.core.run_state import Lease, LetterSet, Outcome, Result, RunState, Waiting
 from fencepost.core.standing import Standing, take_stock
 
 
@@ -63,6 +65,12 @@ class RunFacts:
     """`spec.suspend` is set: nothing more is started. Time limits count on."""
     values: Mapping[str, str] = field(default_factory=dict)
     """What `params.NAME` and `run.NAME` stand for."""
+    letters_room: int = 0
+    """How many dead letters more the DAG can take."""
+    lettered: Collection[JobKey] = frozenset()
+    """Dying jobs whose dead letter is written, or will never be."""
+    told: Mapping[LetterSet, IntervalSet] = field(default_factory=dict)
+    """Replayed letters that say so themselves by now, or are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +90,8 @@ class RunPlan:
     """Unix seconds at which another plan is due though nothing else happens."""
     failed: tuple[JobKey, ...] = ()
     """Jobs that failed for good in this plan."""
+    unlettered: int = 0
+    """How many of them leave no dead letter, as the DAG has no room for more."""
 
     def stops(self, job: JobKey) -> bool:
         """Whether this job, if it is leased, is to be stopped."""
@@ -99,11 +109,13 @@ def advance_run(state: RunState, graph: Graph, definition: Definition, facts: Ru
     stopping = facts.cancelled or timed_out
     held = facts.suspended and not stopping
 
+    forget_told(draft, facts.lettered, facts.told)
     # 0. A person's word goes before a worker's.
     marked = obey_marks(draft, graph, facts.marks, _over(draft, facts)) if facts.marks else frozenset()
     # 1. Fold results of the leases on record, then losses, then leases that were taken back.
     failed = _fold(draft, graph, facts, now_s, stopping)
     open_max = jobs_open_max(definition, graph.outputs_kept)
+    unlettered = _bury(draft, facts, failed, open_max, stopping)
     while True:
         # 2. A run that is cancelled or out of time starts nothing more; else what can no longer run is skipped, and
         # what is left of a fan-out that fails fast is cancelled.
@@ -115,6 +127,7 @@ def advance_run(state: RunState, graph: Graph, definition: Definition, facts: Ru
             begin_queues_anew(draft, graph, demands, now_s)
         expiry = expire_queued(draft, graph, demands, open_max, now_s)
         failed += (*standing.failed, *expiry.failed)
+        unlettered += _bury(draft, facts, (*standing.failed, *expiry.failed), open_max, stopping)
         if not expiry.failed:
             break
     # 4. Where the run stands now, and why.
@@ -134,7 +147,8 @@ def advance_run(state: RunState, graph: Graph, definition: Definition, facts: Ru
     moments = (retry_at_s, expiry.next_s, None if stopping else ends_at_s)
     wake_at_s = None if phase.finished else min([each for each in moments if each is not None], default=None)
     stopping_now = stopping and not phase.finished
-    return RunPlan(moved, demands, stopping_now, _failing_fast(draft, graph), marked, wake_at_s, failed)
+    tasks_stopping = _failing_fast(draft, graph)
+    return RunPlan(moved, demands, stopping_now, tasks_stopping, marked, wake_at_s, failed, unlettered)
 
 
 def lease_jobs(plan: RunPlan, graph: Graph, grants: Sequence[Grant], now_s: float) -> tuple[RunState, list[Grant]]:
@@ -201,6 +215,19 @@ def _fold(draft: Draft, graph: Graph, facts: RunFacts, now_s: float, stopping: b
         elif (job, lease.token) in facts.refused:
             draft.requeue(job, Waiting(lease.attempt, lease.losses, now_s))
     return tuple(failed)
+
+
+def _bury(draft: Draft, facts: RunFacts, failed: tuple[JobKey, ...], open_max: int, stopping: bool) -> int:
+    """Note these jobs as dying, unless they failed because the run is stopped; how many are left without a letter.
+
+    Each takes the place of an open job in the run's object.
+    """
+    if stopping or not failed:
+        return 0
+    leases = draft.stored.leases
+    results = {each.job: each.result for each in facts.reports if _answers(each, leases.get(each.job))}
+    room = min(facts.letters_room - len(draft.dying), open_max - draft.open_count)
+    return note_deaths(draft, failed, results, room)
 
 
 def _over(draft: Draft, facts: RunFacts) -> set[JobKey]:
@@ -297,7 +324,7 @@ def _demands(
     running = Counter(job.task for job in draft.leases)
     later = (waiting.not_before_s for waiting in draft.waiting.values() if waiting.not_before_s > now_s)
     demands = []
-    room = max(0, open_max - len(draft.leases) - len(draft.waiting))
+    room = max(0, open_max - draft.open_count)
     for task in graph.order:
         fresh = min(draft.idle_count(task), room)
         count = due[task.name] + fresh
@@ -311,8 +338,9 @@ def _demands(
 
 def _phase(draft: Draft, graph: Graph, facts: RunFacts, timed_out: bool) -> tuple[RunPhase, str]:
     """The run's phase by its jobs, and the reason that goes with it."""
-    if draft.done < draft.size_of_all(graph.order):
-        reason = "Suspended" if facts.suspended else ""
+    ended = draft.done == draft.size_of_all(graph.order)
+    if not ended or draft.dying or draft.replays:
+        reason = "DeadLetters" if ended else "Suspended" if facts.suspended else ""
         return draft.stored.phase, "Cancelling" if facts.cancelled else "TimingOut" if timed_out else reason
     assert not draft.leases, "every job has ended and a lease is outstanding"
     cut_short = any(draft.count(task, JobPhase.CANCELLED) for task in graph.order if not draft.fails_fast(task))
@@ -335,6 +363,8 @@ def _message(draft: Draft, definition: Definition, reason: str) -> str:
         return f"{allowed}job {job} failed: {text}" + (f" (and {others} more)" if others else "")
     if reason in ("RunTimedOut", "TimingOut") and definition.timeout_s is not None:
         return f"the run took longer than its timeout of {definition.timeout_s:g} s; raise spec.timeout or shorten it"
+    if reason == "DeadLetters":
+        return f"all jobs have ended; {len(draft.dying) or 'no'} dead letters are still to be written"
     if reason == "JobsCancelled":
         cancelled = draft.total(JobPhase.CANCELLED)
         return f"{cancelled} jobs were cancelled in an earlier round; run them again with rerun --from-failed"

@@ -1,10 +1,12 @@
 """How large a run's object can grow: computed from its definition, so that no write of a run is ever too large.
 
-A run's record has one string for each task that has begun and one for each job that is open, which means leased or
-waiting for another attempt. The definition bounds the first kind, and we bound the second: the less room the tasks
-leave, the fewer jobs of the run are open at the same time. The figures are those of `api.codec`'s strings as JSON.
+A run's record has one string for each task that has begun and one for each job that is open, which means leased,
+waiting for another attempt, or dying (dead, and its dead letter not written yet). The definition bounds the first kind,
+and we bound the second: the less room the tasks leave, the fewer jobs of the run are open at the same time. The figures
+are those of `api.codec`'s strings as JSON.
 
-What it does not bound: labels and annotations that others put on a run, and params that a person gives to it.
+What it does not bound: labels and annotations that others put on a run, and the params and marks that a person gives to
+it.
 """
 
 import json

@@ -7,6 +7,7 @@ jobs have ended and how, which are leased to whom under which token, and which w
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from fencepost.core.intervals import EMPTY, IntervalSet
 from fencepost.core.names import JobKey
@@ -82,6 +83,30 @@ class TaskState:
 
 
 @dataclass(frozen=True, slots=True)
+class Death:
+    """How a job failed for good: what its dead letter is to tell, as far as a run keeps it."""
+
+    round: int
+    """Of the run, in which it did."""
+    attempt: int
+    """How many attempts it has had; 0 if it was never started."""
+    losses: int
+    outcome: str
+    """Of the last attempt, as its worker put it; WorkerLost or NotStarted where none did."""
+    exit_code: int | None = None
+    started_at_s: float | None = None
+    """Unix seconds, by the worker's clock."""
+    ended_at_s: float | None = None
+
+
+class LetterSet(NamedTuple):
+    """Dead letters of one run: those of jobs of one task that died in one round."""
+
+    task: str
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunState:
     """A run's status. Immutable; a plan makes a new one and the executor writes it whole."""
 
@@ -103,6 +128,10 @@ class RunState:
     """The first few jobs that failed for good, with the last attempt's exit code and the end of its output."""
     outputs: Mapping[JobKey, str] = field(default_factory=dict)
     """What jobs have put out, of those that somebody refers to."""
+    dying: Mapping[JobKey, Death] = field(default_factory=dict)
+    """Failed jobs whose dead letter may not be written yet; the run does not finish before it is."""
+    replays: Mapping[LetterSet, IntervalSet] = field(default_factory=dict)
+    """Indices of jobs that this round runs again for the sake of their dead letters, which may not tell of it yet."""
     done: int = 0
     """Jobs that have ended."""
     total: int = 0

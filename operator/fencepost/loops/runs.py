@@ -6,7 +6,10 @@ time. A turn that finds nothing to change writes nothing.
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 from fencepost.api.codec import PARAMS_BYTES_MAX
 from fencepost.api.times import format_duration
@@ -15,7 +18,7 @@ from fencepost.apply.writers import Next
 from fencepost.core.inputs import has_large_inputs, job_inputs
 from fencepost.core.intents import Announce, Authority, WriteRun
 from fencepost.core.names import UID_PREFIX_LENGTH, DagKey, JobKey, RunKey, mailbox_key
-from fencepost.core.phases import JobPhase, RunPhase
+from fencepost.core.phases import RunPhase
 from fencepost.core.plan_run import RunPlan
 from fencepost.core.plan_workers import token_of
 from fencepost.core.record_check import foreign_job
@@ -26,8 +29,11 @@ from fencepost.kube.protocol import Obj
 from fencepost.loops.beginning import BEGIN_WITHIN_S, unknown_params, why_not_begun
 from fencepost.loops.deciding import Decision, decide, gather_facts, values_of, with_definition_restored
 from fencepost.loops.definitions import Compiled, DefinitionMissingError, Definitions
+from fencepost.loops.letters import Letters
 from fencepost.loops.mailboxes import Mailboxes
 from fencepost.loops.pool_desk import PoolDesk
+from fencepost.loops.replays import Beginning, Replays
+from fencepost.loops.run_counts import count
 from fencepost.loops.world import World
 from fencepost.observe.dags import DagView
 from fencepost.observe.runs import RunView
@@ -36,6 +42,7 @@ log = logging.getLogger(__name__)
 
 REASON_DELAY_S = 5.0
 """How long a run must have waited for one reason before that alone is worth a write."""
+NOTHING_ASKED: Mapping[str, Any] = MappingProxyType({})
 ROUND_LOOK_S = 30.0
 """How often a round that has no room yet is looked at, should nobody have told that there is."""
 LOOK_MAX_S = 300.0
@@ -45,8 +52,18 @@ LOOK_MAX_S = 300.0
 class Runs:
     """All runs of the shards that this replica plans for."""
 
-    def __init__(self, world: World, definitions: Definitions, desk: PoolDesk, mailboxes: Mailboxes) -> None:
+    def __init__(
+        self,
+        world: World,
+        definitions: Definitions,
+        desk: PoolDesk,
+        mailboxes: Mailboxes,
+        letters: Letters,
+        replays: Replays,
+    ) -> None:
         self._world = world
+        self._letters = letters
+        self._replays = replays
         self._definitions = definitions
         self._desk = desk
         self._mailboxes = mailboxes
@@ -102,9 +119,10 @@ class Runs:
         """A run's write has been stored: deliver what it leases, and count. What its writer is to do next."""
         state = decision.state
         self._deliver(view, authority, compiled, state, decision.plan)
+        self._letters.stored(view, state)
         self._desk.close(decision.grants)
         self._desk.hold(view.dag, view.key, len(state.leases))
-        self._count(view, before, state)
+        count(self._world, view, before, state)
         if state.phase.finished:
             self._leave(view)
             return Next.REST
@@ -112,10 +130,12 @@ class Runs:
 
     async def _turn(self, key: RunKey) -> Next | float:
         view = self._world.runs.get(key)
-        if view is None or view.finished or view.spec is None or view.record is None:
+        authority = None if view is None else self._world.shards.authority(view.shard)
+        if view is None or authority is None:
             return Next.REST
-        authority = self._world.shards.authority(view.shard)
-        if authority is None:
+        if view.finished and self._replays.wants(view.uid):
+            return await self._replay(view, authority)
+        if view.finished or view.spec is None or view.record is None:
             return Next.REST
         dag = self._world.dags.get(view.dag)
         state = view.state or RunState()
@@ -151,6 +171,7 @@ class Runs:
         compiled: Compiled,
         dag: DagView | None,
         revision: str,
+        asked: Mapping[str, Any] = NOTHING_ASKED,
     ) -> Next | float:
         assert view.spec is not None
         assert view.record is not None
@@ -159,8 +180,15 @@ class Runs:
             state = open_jobs(state, compiled.graph, view.spec.rerun)
         cancelled = view.spec.cancel or view.deleting
         facts = gather_facts(view.key, view.uid, state.leases, authority, cancelled, world.workers, self._mailboxes)
-        values = values_of(view.key, view.dag, view.spec, compiled)
-        facts = replace(facts, marks=view.spec.marks, suspended=view.spec.suspend, values=values)
+        facts = replace(
+            facts,
+            marks=view.spec.marks,
+            suspended=view.spec.suspend,
+            values=values_of(view.key, view.dag, view.spec, compiled),
+            letters_room=self._letters.room(view.dag),
+            lettered=self._letters.lettered(view.uid, state.dying),
+            told=self._replays.told(view, state) if state.replays else {},
+        )
         if any(report.result.outcome is Outcome.MISSING for report in facts.reports):
             restored = await self._definitions.restore(dag, revision, authority)
             if restored not in (Answer.DONE, Answer.GONE):
@@ -171,11 +199,12 @@ class Runs:
         decision = decide(self._desk, view.dag, view.key, compiled, state, facts, world.clock.now_s())
         if not self._worth_writing(view.key, view.state, decision.state):
             self._deliver(view, authority, compiled, state, decision.plan)
+            self._letters.stored(view, state)
             self._desk.close(decision.grants)
             self._desk.hold(view.dag, view.key, len(state.leases))
             return self._next_look(view.key, decision)
         dag_uid = view.spec.dag_uid or (dag.uid if dag is not None else "")
-        intent = WriteRun(authority, view.record, view.dag, dag_uid, revision, decision.state)
+        intent = WriteRun(authority, view.record, view.dag, dag_uid, revision, decision.state, asked)
         written = await world.executor.execute(intent)
         if written.answer is not Answer.DONE:
             self._desk.close(decision.grants)
@@ -184,9 +213,19 @@ class Runs:
             return await self._recover(view.key, written)
         assert written.object is not None
         self._take_in(written.object)
+        self._letters.note_attempts(view.uid, facts.reports, state, decision)
         wanted = self.stored(view, authority, compiled, decision, state)
         await self._announce_failures(view, decision)
         return wanted
+
+    async def _replay(self, known: RunView, authority: Authority) -> Next | float:
+        """Dead letters of a finished run are to be replayed: it goes on in another round, of their jobs alone."""
+        dag = self._world.dags.get(known.dag)
+        begin = await self._replays.prepare(known, authority, lambda view: self._admits_round(view, dag))
+        if not isinstance(begin, Beginning):
+            return ROUND_LOOK_S if begin is None else begin
+        view, state, compiled = begin.view, begin.state, begin.compiled
+        return await self._advance(view, authority, state, compiled, dag, begin.revision, begin.asked)
 
     def _admits_round(self, view: RunView, dag: DagView | None) -> bool:
         """Whether the DAG's concurrency lets another round of this run begin. Those that wait are taken in turn, by
@@ -277,7 +316,7 @@ class Runs:
         if written.object is None:
             return await self._recover(view.key, written)
         self._take_in(written.object)
-        self._count(view, state, ended)
+        count(self._world, view, state, ended)
         await self._world.executor.execute(Announce(view.record, reason, message))
         return Next.REST
 
@@ -368,22 +407,8 @@ class Runs:
 
     def _leave(self, view: RunView) -> None:
         self._blocked.pop(view.key, None)
+        self._letters.leave(view)
         self._desk.leave(view.dag, view.key)
-
-    def _count(self, view: RunView, before: RunState, after: RunState) -> None:
-        metrics = self._world.metrics
-        leased = sum(lease.token == after.lease_counter for lease in after.leases.values())
-        if after.lease_counter > before.lease_counter:
-            metrics.jobs_leased(leased)
-        if before.phase is RunPhase.PENDING and after.phase is RunPhase.RUNNING and view.spec is not None:
-            due_s = view.spec.scheduled_s or view.created_s
-            metrics.start_lag(str(view.spec.trigger), self._world.clock.now_s() - due_s)
-        for phase in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.SKIPPED, JobPhase.CANCELLED):
-            ended = _total(after, phase) - _total(before, phase)
-            if ended > 0:
-                metrics.jobs_ended(str(phase), ended)
-        if after.phase.finished and not before.phase.finished:
-            metrics.run_finished(str(after.phase))
 
     async def _announce_failures(self, view: RunView, decision: Decision) -> None:
         """One Event for a run that ended badly; its jobs are described in the run itself."""
@@ -391,7 +416,3 @@ class Runs:
         if state.phase in (RunPhase.FAILED, RunPhase.CANCELLED) and view.record is not None:
             message = state.message or state.reason
             await self._world.executor.execute(Announce(view.record, state.reason, message))
-
-
-def _total(state: RunState, phase: JobPhase) -> int:
-    return sum(task.count(phase) for task in state.tasks.values())

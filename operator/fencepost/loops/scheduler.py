@@ -26,13 +26,16 @@ from fencepost.loops.dags import Dags
 from fencepost.loops.definitions import Definitions
 from fencepost.loops.history import AGE_MIN_S, TOTAL_MAX, History
 from fencepost.loops.keeper import Keeper
+from fencepost.loops.letters import Letters
 from fencepost.loops.mailboxes import Mailboxes
 from fencepost.loops.pool_desk import PoolDesk
 from fencepost.loops.pool_status import PoolStatus
+from fencepost.loops.replays import Replays
 from fencepost.loops.runs import Runs
 from fencepost.loops.shards import Shards
 from fencepost.loops.world import World
 from fencepost.observe.dags import DagCache, DagView
+from fencepost.observe.letters import LetterCache, LetterView
 from fencepost.observe.reflector import ObjectName, Reflector, list_page_by_page
 from fencepost.observe.runs import RunCache, RunView
 from fencepost.observe.workers import WorkerCache, WorkerView
@@ -82,19 +85,23 @@ class Scheduler:
             writers=writers,
             dags=DagCache(shards, self._dag_changed, self._dag_gone, metrics.set_aside),
             runs=RunCache(shards, self._run_changed, self._run_gone, metrics.set_aside),
+            letters=LetterCache(shards, self._letter_changed, self._letter_gone, metrics.set_aside),
             workers=WorkerCache(self._worker_changed, self._worker_gone, metrics.set_aside),
         )
         self._desk = PoolDesk(self.world.workers, clock.now_s, self._touch_run)
         self._mailboxes = Mailboxes(self.world, self._slots_changed, self._touch_entry)
         self._desk.mailboxes = self._mailboxes
         definitions = Definitions(api, self.world.dags, self.world.executor)
-        self._runs = Runs(self.world, definitions, self._desk, self._mailboxes)
+        self._letters = Letters(self.world, self._touch_run)
+        self._replays = Replays(self.world, definitions, self._touch_run)
+        self._runs = Runs(self.world, definitions, self._desk, self._mailboxes, self._letters, self._replays)
         self._dags = Dags(self.world, definitions, self._desk, self._runs)
         self._audit = Audit(clock, self._look_closely)
         self._history = History(self.world, self._dags, history_age_min_s, history_total)
         self._keeper = Keeper(self.world, self._mailboxes)
         self._pool_status = PoolStatus(self.world, self._desk)
         metrics.watch_queue(self._desk.sizes)
+        metrics.watch_letters(self._letters.depth)
         self._reflectors = self._make_reflectors()
 
     async def run(self) -> None:
@@ -136,6 +143,7 @@ class Scheduler:
         self.world.metrics.shards_held(len(self.world.shards.ready()))
         self._runs.release(shard)
         self._dags.release(shard)
+        self._replays.release(shard)
         await self.world.writers.settle()
 
     def pool_changed(self, pool: Obj) -> None:
@@ -162,6 +170,7 @@ class Scheduler:
         return [
             Reflector(world.api, wire.DAGS, world.dags, world.clock, on_contact=contact),
             Reflector(world.api, wire.DAG_RUNS, world.runs, world.clock, on_contact=contact),
+            Reflector(world.api, wire.DEAD_LETTERS, world.letters, world.clock, on_contact=contact),
             Reflector(world.api, wire.WORKERS, world.workers, world.clock, namespace=namespace, on_contact=contact),
             Reflector(
                 world.api,
@@ -239,6 +248,10 @@ class Scheduler:
             self._dags.take_up(dag)
         runs_alone = {run.dag for run in world.runs.all() if run.shard in shards and world.dags.get(run.dag) is None}
         self._audit.take_up([*(dag.key for dag in ours), *runs_alone])
+        for letter in list(world.letters.all()):
+            if letter.shard in shards:
+                self._letters.take_up(letter.dag)
+        self._replays.take_up(shards)
         self._pool_status.take_up()
 
     def _adopt(self, run: RunView) -> None:
@@ -293,19 +306,29 @@ class Scheduler:
         self._dags.changed(view, old)
         self._history.dag_changed(view, old)
         self._runs.touch_rounds(view.key)
+        self._letters.take_up(view.key)
 
     def _dag_gone(self, view: DagView) -> None:
         self._dags.gone(view)
         self._history.dag_gone(view)
 
+    def _letter_changed(self, view: LetterView, old: LetterView | None) -> None:
+        self._letters.letter_changed(view, old)
+        self._replays.letter_changed(view)
+
+    def _letter_gone(self, view: LetterView) -> None:
+        self._replays.letter_gone(view)
+
     def _run_changed(self, view: RunView, old: RunView | None) -> None:
         self._runs.changed(view, old)
         self._dags.run_changed(view, old)
+        self._replays.run_changed(view, old)
         self._history.run_changed(view)
 
     def _run_gone(self, view: RunView) -> None:
         self._runs.gone(view)
         self._dags.run_gone(view)
+        self._replays.run_gone(view)
         self._history.run_gone(view)
 
     def _worker_changed(self, view: WorkerView, old: WorkerView | None) -> None:

@@ -11,6 +11,7 @@ from fencepost.core.names import DagKey, RunKey
 from fencepost.kube.protocol import Api
 from fencepost.loops.shards import Shards
 from fencepost.observe.dags import DagCache
+from fencepost.observe.letters import LetterCache
 from fencepost.observe.refresh import refresh
 from fencepost.observe.runs import RunCache
 from fencepost.observe.workers import WorkerCache
@@ -29,6 +30,7 @@ class World:
     writers: Writers
     dags: DagCache
     runs: RunCache
+    letters: LetterCache
     workers: WorkerCache
 
     async def refresh_run(self, key: RunKey) -> bool:

@@ -6,7 +6,7 @@ Not here is the rest of the schemas: types, limits, defaults and the pruning of 
 
 import re
 
-from fencepost.api.names import DAG_RUNS, DAGS, SHARD_LABEL, WORKERS, Kind
+from fencepost.api.names import DAG_RUNS, DAGS, DEAD_LETTERS, SHARD_LABEL, WORKERS, Kind
 from fencepost.api.times import parse_time
 from fencepost.core.names import SHARDS_DEFAULT, scheduled_run_name
 from fencepost.core.phases import RunPhase
@@ -151,6 +151,17 @@ def mark_never_falls(write: Write) -> str | None:
     return None
 
 
+def letter_tells_what_has_happened(write: Write) -> str | None:
+    """A dead letter is a record; the wish beside it only grows."""
+    if write.old is None:
+        return None
+    if write.new_spec.get("job") != write.old_spec.get("job"):
+        return "spec.job is what has happened: write only spec.replay"
+    if write.new_spec.get("replay", 0) < write.old_spec.get("replay", 0):
+        return "spec.replay only grows: each step has the job run once more"
+    return None
+
+
 def worker_registers_empty_and_unfenced(write: Write) -> str | None:
     """A mailbox that arrives with the worker would be nobody's record."""
     spec = write.new_spec
@@ -228,6 +239,7 @@ LAWS: dict[Kind, tuple[Law, ...]] = {
         scheduled_run_is_complete_and_named_by_its_slot,
         labelled_run_has_a_leader,
     ),
+    DEAD_LETTERS: (letter_tells_what_has_happened,),
     WORKERS: (
         worker_registers_empty_and_unfenced,
         worker_stays_what_it_is,

@@ -8,18 +8,18 @@ every change but one of metadata, or of a status that is a subresource, raises i
 import re
 from typing import Any
 
-from fencepost.api.names import DAG_RUNS, DAGS, PODS, WORKER_POOLS, WORKERS, Kind
+from fencepost.api.names import DAG_RUNS, DAGS, DEAD_LETTERS, PODS, WORKER_POOLS, WORKERS, Kind
 from fencepost.core.names import DAG_NAME_LENGTH_MAX
 from fencepost.kube.errors import ConflictError, InvalidError
 from fencepost.kube.protocol import Obj
 
-WITH_STATUS_SUBRESOURCE = frozenset({DAGS, WORKER_POOLS, WORKERS, PODS})
-WITH_GENERATION = frozenset({DAGS, DAG_RUNS, WORKER_POOLS, WORKERS})
+WITH_STATUS_SUBRESOURCE = frozenset({DAGS, DEAD_LETTERS, WORKER_POOLS, WORKERS, PODS})
+WITH_GENERATION = frozenset({DAGS, DAG_RUNS, DEAD_LETTERS, WORKER_POOLS, WORKERS})
 STATUS = "status"
 
 LABEL_LENGTH_MAX = 63
 NAME_LENGTH_MAX = 253
-NAME_LENGTHS_MAX = {DAGS: DAG_NAME_LENGTH_MAX, DAG_RUNS: 63, WORKER_POOLS: 63, WORKERS: 63}
+NAME_LENGTHS_MAX = {DAGS: DAG_NAME_LENGTH_MAX, DAG_RUNS: 63, DEAD_LETTERS: 63, WORKER_POOLS: 63, WORKERS: 63}
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 

@@ -7,6 +7,7 @@ from fencepost.api.names import (
     CONTROLLER_REVISIONS,
     DAG_RUNS,
     DAGS,
+    DEAD_LETTERS,
     EVENTS,
     LEASES,
     WORKER_POOLS,
@@ -29,6 +30,7 @@ EVERYWHERE: Rights = {
         DAGS: READ | STATUS,
         WORKER_POOLS: READ | STATUS,
         DAG_RUNS: READ | WRITE | STATUS,  # there is no such subresource: the right alone tells who is the operator
+        DEAD_LETTERS: READ | STATUS | {"create", "delete"},
         CONTROLLER_REVISIONS: frozenset({"get", "list", "create", "delete"}),
         EVENTS: frozenset({"create"}),
     },
@@ -36,6 +38,7 @@ EVERYWHERE: Rights = {
     Role.USER: {
         DAGS: READ | WRITE,
         DAG_RUNS: READ | WRITE,
+        DEAD_LETTERS: READ | {"update", "delete"},
         WORKERS: READ,
         WORKER_POOLS: READ,
         CONTROLLER_REVISIONS: READ,

@@ -140,7 +140,12 @@ class RunCache:
             del self._by_dag[view.dag]
         self._on_gone(view)
 
-    def _view(self, key: RunKey, version: int, obj: Obj) -> RunView:
+    def whole(self, obj: Obj) -> RunView:
+        """A run as it stands in this object, with all of its record though it has finished; not taken in."""
+        meta = obj["metadata"]
+        return self._view(RunKey(meta.get("namespace", ""), meta["name"]), version_of(obj), obj, whole=True)
+
+    def _view(self, key: RunKey, version: int, obj: Obj, *, whole: bool = False) -> RunView:
         meta = obj["metadata"]
         spec = read_run_spec(obj)
         if isinstance(spec, RunSpec):
@@ -167,7 +172,7 @@ class RunCache:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             view.problem = f"its status cannot be read ({error!r}); delete the run, or restore its status"
             return view
-        if view.state is not None and view.finished:
+        if view.state is not None and view.finished and not whole:
             view.state = replace(view.state, leases={}, waiting={}, tasks={}, failures={}, outputs={}, message="")
         else:
             view.record = obj

@@ -28,7 +28,16 @@ WATCH_S = 1
 """How long a watch may run on after it has told what there is to tell."""
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
-KINDS = (wire.DAGS, wire.DAG_RUNS, wire.WORKER_POOLS, wire.WORKERS, wire.LEASES, wire.CONTROLLER_REVISIONS, wire.EVENTS)
+KINDS = (
+    wire.DAGS,
+    wire.DAG_RUNS,
+    wire.DEAD_LETTERS,
+    wire.WORKER_POOLS,
+    wire.WORKERS,
+    wire.LEASES,
+    wire.CONTROLLER_REVISIONS,
+    wire.EVENTS,
+)
 KIND_OF = {(kind.api_version, kind.kind): kind for kind in KINDS}
 
 

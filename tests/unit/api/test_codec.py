@@ -13,7 +13,18 @@ from fencepost.api.run_models import DAGRunStatus
 from fencepost.core.intervals import IntervalSet
 from fencepost.core.names import JobKey
 from fencepost.core.phases import ENDED_PHASES, RunPhase
-from fencepost.core.run_state import Entry, Lease, Order, Outcome, Result, RunState, TaskState, Waiting
+from fencepost.core.run_state import (
+    Death,
+    Entry,
+    Lease,
+    LetterSet,
+    Order,
+    Outcome,
+    Result,
+    RunState,
+    TaskState,
+    Waiting,
+)
 
 COUNTS = st.integers(0, 10**6)
 TOKENS = st.integers(1, 10**12)
@@ -57,6 +68,18 @@ def task_states(draw: st.DrawFn) -> TaskState:
     return TaskState(ended, size=draw(st.none() | st.integers(0, 10_000)))
 
 
+DEATHS = st.builds(
+    Death,
+    round=COUNTS,
+    attempt=COUNTS,
+    losses=COUNTS,
+    outcome=st.sampled_from(["Failed", "WorkerLost", "NotStarted"]),
+    exit_code=st.none() | st.integers(-64, 255),
+    started_at_s=st.none() | MOMENTS_S,
+    ended_at_s=st.none() | MOMENTS_S,
+)
+REPLAYED = st.sets(st.integers(0, 9_999), min_size=1, max_size=5).map(IntervalSet.of)
+
 RUNS = st.builds(
     RunState,
     phase=st.sampled_from(RunPhase),
@@ -70,6 +93,8 @@ RUNS = st.builds(
     tasks=st.dictionaries(NAMES, task_states(), max_size=3),
     failures=st.dictionaries(JOBS, TEXTS, max_size=3),
     outputs=st.dictionaries(JOBS, TEXTS, max_size=3),
+    dying=st.dictionaries(JOBS, DEATHS, max_size=3),
+    replays=st.dictionaries(st.builds(LetterSet, NAMES, COUNTS), REPLAYED, max_size=3),
     done=COUNTS,
     total=COUNTS,
     reason=st.sampled_from(["", "PoolFull", "Cancelled"]),
@@ -83,6 +108,11 @@ def test_a_lease_reads_back_token_first(lease: Lease) -> None:
 
     assert text.split(" ")[0] == str(lease.token)
     assert codec.decode_lease(text) == lease
+
+
+@given(DEATHS)
+def test_a_dying_job_reads_back(death: Death) -> None:
+    assert codec.decode_death(codec.encode_death(death)) == death
 
 
 @given(WAITINGS)

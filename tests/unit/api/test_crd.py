@@ -42,7 +42,7 @@ def test_the_committed_files_are_those_that_the_models_make() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [".status.leases", ".status.waiting", ".status.tasks", ".status.failures", ".spec.params"]
+    "path", [".status.leases", ".status.waiting", ".status.tasks", ".status.failures", ".status.dying", ".spec.params"]
 )
 def test_the_maps_of_a_run_are_atomic_maps_of_strings(path: str) -> None:
     made = part_of("DAGRun", path)
@@ -82,6 +82,7 @@ def test_what_comes_later_is_in_the_schema_and_refused() -> None:
             *(f".spec.tasks[*].{name}" for name in ("executor", "pod")),
         },
         "DAGRun": set(),
+        "DeadLetter": set(),
         "WorkerPool": {".spec.reserved"},
         "Worker": set(),
     }
@@ -113,6 +114,7 @@ def test_people_see_the_columns_that_the_handbook_shows() -> None:
     columns = {kind: [each["name"] for each in version_of(kind)["additionalPrinterColumns"]] for kind in CRDS}
 
     assert columns["DAG"] == ["Schedule", "Zone", "Suspended", "Last", "Next", "Active", "State"]
+    assert columns["DeadLetter"] == ["DAG", "Run", "Task", "Index", "Reason", "Attempts", "Replay", "Age"]
     assert columns["DAGRun"] == ["DAG", "Phase", "Done", "Reason", "Age", "Duration"]
 
 

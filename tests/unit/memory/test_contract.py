@@ -7,6 +7,7 @@ import pytest
 from tests.e2e.contract.site import Site, site_in_memory
 from tests.e2e.contract.test_dag_laws import *  # noqa: F403
 from tests.e2e.contract.test_lease_laws import *  # noqa: F403
+from tests.e2e.contract.test_letter_laws import *  # noqa: F403
 from tests.e2e.contract.test_lists import *  # noqa: F403
 from tests.e2e.contract.test_objects import *  # noqa: F403
 from tests.e2e.contract.test_run_laws import *  # noqa: F403

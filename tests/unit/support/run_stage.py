@@ -1,15 +1,17 @@
 """One run on a stage: the real planner, a store that keeps what it plans, and a clock that only a story moves."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from fencepost.core.definition import Task
+from fencepost.core.intervals import IntervalSet
 from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase
 from fencepost.core.placement import Grant
 from fencepost.core.plan_run import Report, RunFacts, RunPlan, advance_run, lease_jobs
 from fencepost.core.rounds import begin_round, open_jobs
 from fencepost.core.run_spec import Mark, Rerun
-from fencepost.core.run_state import Lease, Outcome, Result, RunState
+from fencepost.core.run_state import Lease, LetterSet, Outcome, Result, RunState
 from tests.unit.support.builders import NOW_S, RUN, RUN_UID, a_definition, a_graph, a_job, a_result, stored
 
 FROM_FAILED = Rerun()
@@ -32,6 +34,9 @@ class RunStage:
         self.refused: set[tuple[JobKey, int]] = set()
         self.marks: dict[str, Mark] = {}
         self.values: dict[str, str] = {}
+        self.letters_room = 0
+        self.lettered: set[JobKey] = set()
+        self.told: dict[LetterSet, IntervalSet] = {}
 
     def facts(self) -> RunFacts:
         """What is known now."""
@@ -46,6 +51,9 @@ class RunStage:
             marks=self.marks,
             suspended=self.suspended,
             values=self.values,
+            letters_room=self.letters_room,
+            lettered=self.lettered,
+            told=self.told,
         )
 
     def look(self) -> RunPlan:
@@ -61,9 +69,10 @@ class RunStage:
         self.reports, self.withdrawn, self.refused = [], set(), set()
         return plan
 
-    def run_again(self, rerun: Rerun = FROM_FAILED) -> None:
+    def run_again(self, rerun: Rerun = FROM_FAILED, replays: Mapping[LetterSet, IntervalSet] | None = None) -> None:
         """A person asks for another round of the finished run, and it is taken up; the next `plan` stores it."""
-        self.state = open_jobs(begin_round(self.state, self.state.round + 1), self.graph, rerun)
+        begun = replace(begin_round(self.state, self.state.round + 1), replays=replays or {})
+        self.state = open_jobs(begun, self.graph, rerun)
 
     def mark(self, job: str, phase: JobPhase) -> None:
         """A person marks a job, or all of a task, in the present round."""
