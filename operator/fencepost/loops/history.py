@@ -19,7 +19,7 @@ from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
 from fencepost.core.history import Ended, HistoryLimits, HistoryPlan, plan_history
 from fencepost.core.intents import DeleteRevision, DeleteRun
-from fencepost.core.names import DagKey
+from fencepost.core.names import DagKey, shard_of
 from fencepost.core.phases import RunPhase
 from fencepost.core.run_state import Trigger
 from fencepost.loops.dags import Dags
@@ -115,6 +115,9 @@ class History:
 
     async def _turn(self, key: DagKey) -> Next | float:
         """Delete a batch of a DAG's runs; when to look again."""
+        shards = self._world.shards
+        if shards.authority(shard_of(key, shards.count)) is None:
+            return Next.REST  # whoever takes it up looks at it then
         plan = self._plan(key)
         now_s = self._world.clock.now_s()
         waits_s = [] if plan.next_s is None else [max(0.0, plan.next_s - now_s)]

@@ -87,6 +87,23 @@ def test_a_leader_deletes_nothing_in_its_first_two_minutes() -> None:
     play(story)
 
 
+def test_a_replica_that_does_not_lead_a_dag_leaves_its_history_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader("Ann")
+        stage.replica("Ben")
+        stage.worker()
+        stage.dag("etl", history={"succeeded": 2})
+        for number in range(2):
+            stage.manual_run(f"r{number}", "etl")
+        await stage.until(lambda: stage.finished("r0", "r1"))
+        stage.edit(DAGS, "etl", history={"succeeded": 1})
+        await stage.at(150.0)
+        assert len(names(stage)) == 1
+
+    play(story)
+    assert "could not be looked at" not in caplog.text
+
+
 @pytest.mark.timeout(30)
 def test_more_than_a_batch_of_young_runs_is_waited_for_and_not_looked_at_all_the_time() -> None:
     async def story(stage: Stage) -> None:
