@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from fencepost.loops.leadership import Leadership
 from fencepost.loops.lease_store import ShardCountError
 from fencepost.loops.pools import follow_pools
 from fencepost.loops.scheduler import Scheduler
+from fencepost.loops.webhook import Webhook
 from fencepost.worker.entry import WorkerProcess
 from fencepost.worker.metrics import WorkerCounters
 from fencepost.worker.settings import WorkerSettings
@@ -43,6 +45,7 @@ EXIT_FAILED = 1
 EXIT_REFUSED = 2
 OPERATOR_PORT = 8080
 WORKER_PORT = 8081
+WEBHOOK_PORT = 9443
 WINDOW_S = 0.05
 WORKER_SLOTS = 4
 DRAIN_TIMEOUT_S = 300.0
@@ -57,6 +60,9 @@ def add_operator_parser(subparsers: "Subparsers") -> None:
     _add(parser, "--lease-duration", LeaseTimes().duration_s, "seconds after which a silent replica is replaced")
     _add(parser, "--window", WINDOW_S, "seconds that a write waits for company when the API server is quick")
     _add(parser, "--profile", "", "file to write a profile of this process into at its end; slows it down by a third")
+    _add(parser, "--webhook-cert", "", "PEM file with the webhook's certificate; empty: no webhook")
+    _add(parser, "--webhook-key", "", "PEM file with its key")
+    _add(parser, "--webhook-port", WEBHOOK_PORT, "port of the webhook; 0: any free one")
     _add(parser, "--history-age", AGE_MIN_S, "seconds that every run is kept at least")
     _add(parser, "--history-total", TOTAL_MAX, "finished runs that are kept over all DAGs")
 
@@ -131,8 +137,16 @@ async def _operate(args: argparse.Namespace, access: Access) -> int:
         probes = Probes(
             args.http_host, args.http_port, alive=replica.stuck, ready=replica.unready, metrics=metrics.text
         )
-        async with probes:
+        async with probes, _webhook(args, clock, metrics):
             return await replica.run(access)
+
+
+def _webhook(args: argparse.Namespace, clock: SystemClock, metrics: Metrics) -> AbstractAsyncContextManager[object]:
+    """The webhook, if a certificate is there for it."""
+    if not args.webhook_cert:
+        return nullcontext()
+    certificate, key = Path(args.webhook_cert), Path(args.webhook_key)
+    return Webhook(args.http_host, args.webhook_port, certificate, key, clock, metrics)
 
 
 class Replica:

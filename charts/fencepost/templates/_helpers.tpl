@@ -24,6 +24,10 @@ projected:
 {name: api-access, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
 {{- end }}
 
+{{- define "fencepost.webhookSecret" -}}
+{{ .Values.webhook.secretName | default "fencepost-webhook" }}
+{{- end }}
+
 {{- define "fencepost.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532

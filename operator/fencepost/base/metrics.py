@@ -77,6 +77,9 @@ class Metrics(ProcessMetrics):
             buckets=LAG_BUCKETS_S,
             registry=own,
         )
+        self._reviews = Counter(
+            "fencepost_admission_reviews", "DAGs that the webhook was asked about.", ("allowed",), registry=own
+        )
         self._shards = Gauge("fencepost_shards_held", "Shards that this replica plans for.", registry=own)
 
     def refused(self, intent: str, status: int) -> None:
@@ -114,6 +117,10 @@ class Metrics(ProcessMetrics):
     def start_lag(self, trigger: str, seconds: float) -> None:
         """A run has had its first lease this long after its time."""
         self._lag.labels(trigger).observe(max(0.0, seconds))
+
+    def reviewed(self, *, allowed: bool) -> None:
+        """The webhook has let a DAG through, or refused it."""
+        self._reviews.labels(str(allowed).lower()).inc()
 
     def shards_held(self, count: int) -> None:
         """So many shards are planned for now."""

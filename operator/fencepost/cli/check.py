@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from fencepost.api import admission
 from fencepost.api.names import API_VERSION, DAG_RUNS, DAGS, GROUP, WORKER_POOLS
-from fencepost.api.read import check_run, read_dag, read_pool
+from fencepost.api.read import check_run, read_pool
 from fencepost.api.schema import NAME_LENGTH_MAX
 from fencepost.api.validation import name_problems
 from fencepost.base.clock import Clock
-from fencepost.base.zones import zone_of
 from fencepost.cli.errors import RefusedError
 from fencepost.cli.next import format_local
 from fencepost.cli.sources import Document, find_files, read_documents
-from fencepost.core.check import CheckedDag, check_dag
+from fencepost.core.check import CheckedDag
 from fencepost.core.problems import Problem
 from fencepost.memory.identity import USER
 from fencepost.memory.policies import POLICIES
@@ -77,8 +77,7 @@ def run(args: argparse.Namespace, clock: Clock) -> int:
 def checked_dag(document: Document) -> CheckedDag | list[Problem]:
     """A document that calls itself a DAG, ready to run, or all that is wrong with it."""
     problems = _envelope_problems(document)
-    spec = read_dag(document.value) if isinstance(document.value, Mapping) else []
-    checked = spec if isinstance(spec, list) else check_dag(spec, zone_of)
+    checked = admission.checked_dag(document.value) if isinstance(document.value, Mapping) else []
     if isinstance(checked, list):
         return problems + checked
     return problems or checked

@@ -14,11 +14,10 @@ from typing import Any
 import orjson
 
 from fencepost.api import names as wire
-from fencepost.api.read import read_dag
+from fencepost.api.admission import checked_dag
 from fencepost.api.revisions import definition_data, definition_hash
 from fencepost.api.times import parse_time
-from fencepost.base.zones import zone_of
-from fencepost.core.check import CheckedDag, check_dag
+from fencepost.core.check import CheckedDag
 from fencepost.core.cron import Gap, Overlap
 from fencepost.core.graph import Graph
 from fencepost.core.names import DagKey, content_hash, revision_name, shard_of
@@ -115,8 +114,7 @@ class DagView:
 @lru_cache(maxsize=READINGS_KEPT_MAX)
 def _read(key: DagKey, spec_json: bytes) -> DagReading:
     stored = orjson.loads(spec_json)
-    spec = read_dag({"metadata": {"namespace": key.namespace, "name": key.name}, "spec": stored})
-    checked = check_dag(spec, zone_of) if not isinstance(spec, list) else spec
+    checked = checked_dag({"metadata": {"namespace": key.namespace, "name": key.name}, "spec": stored})
     if isinstance(checked, list):
         return DagReading(None, tuple(checked), "", "")
     revision = revision_name(key.name, definition_hash(definition_data(stored)))
