@@ -38,9 +38,11 @@ def read_items(text: str) -> tuple[str, ...]:
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
         if isinstance(value, list):
-            return tuple(item if isinstance(item, str) else _as_json(item) for item in value)
+            items = tuple(item if isinstance(item, str) else _as_json(item) for item in value)
+            "".join(items).encode()  # an escape can stand for half a character, which nobody could be given
+            return items
     except (ValueError, RecursionError) as error:
-        raise ListError(f"the output is not JSON ({error}): {_shown(text)}") from error
+        raise ListError(f"the output cannot be read as JSON ({error}): {_shown(text)}") from error
     raise ListError(f"the output is JSON, but not a list: {_shown(text)}")
 
 

@@ -125,10 +125,10 @@ def test_an_expression_without_an_answer_says_why(text: str, want: str) -> None:
 
 
 def test_a_fault_of_the_evaluator_is_no_more_than_a_condition_without_an_answer() -> None:
-    unfit: dict[str, dict[TaskField, object]] = {"a": {TaskField.OUTPUT: object()}}
+    half_a_character: dict[str, dict[TaskField, object]] = {"a": {TaskField.OUTPUT: "\ud800"}}
 
     with pytest.raises(ConditionError):
-        evaluate(a_condition("tasks.a.output == 'x'"), {}, {}, unfit)
+        evaluate(a_condition("tasks.a.output == 'x'"), {}, {}, half_a_character)
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import pytest
 
 from fencepost.core.definition import FAN_OUT_MAX
 from fencepost.core.fan_out import LISTED_JOBS_MAX, ListError
-from fencepost.core.inputs import FAILED_TASKS_LENGTH_MAX, has_large_inputs, job_inputs
+from fencepost.core.inputs import FAILED_TASKS_LENGTH_MAX, has_large_inputs, job_inputs, run_values
 from fencepost.core.outputs import LIST_BYTES_MAX, OUTPUT_BYTES_MAX, RUN_OUTPUT_BYTES_MAX, stored_bytes
 from fencepost.core.phases import JobPhase, RunPhase
 from fencepost.core.rules import Rule
 from fencepost.core.run_spec import Rerun, RerunFrom
 from fencepost.core.run_state import Outcome
-from tests.unit.support.builders import a_job, a_task
+from tests.unit.support.builders import RUN, a_job, a_task
 from tests.unit.support.run_stage import RunStage
 
 SUCCEEDED, FAILED, SKIPPED, PENDING = JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.SKIPPED, JobPhase.PENDING
@@ -29,7 +29,9 @@ def inputs(run: RunStage, job: str) -> dict[str, str]:
 
 
 def test_an_output_is_kept_from_the_write_that_folds_it_if_somebody_refers_to_it() -> None:
-    run = RunStage(a_task("a"), a_task("b"), a_task("c", "a", "b", args=OUTPUT_OF_A))
+    run = RunStage(
+        a_task("a"), a_task("b"), a_task("c", "a", "b", args=(*OUTPUT_OF_A, "$(index)", "$$(tasks.b.output)"))
+    )
     run.plan_all()
 
     run.puts_out("a", "4711\n")
@@ -256,7 +258,7 @@ def test_an_empty_list_is_a_fan_out_of_no_jobs_which_has_succeeded() -> None:
     ("output", "want"),
     [
         ("", "ListFailed: task a was to put out a JSON list: there is no output"),
-        ("x,y", "ListFailed: task a was to put out a JSON list: the output is not JSON"),
+        ("x,y", "ListFailed: task a was to put out a JSON list: the output cannot be read as JSON"),
         ('{"x": 1}', "ListFailed: task a was to put out a JSON list: the output is JSON, but not a list"),
         (
             json.dumps([1] * (FAN_OUT_MAX + 1), separators=(",", ":")),
@@ -361,6 +363,19 @@ def test_the_names_of_many_failed_tasks_are_cut_between_two() -> None:
 
 
 # Where a job's inputs are found.
+
+
+def test_a_runs_params_stand_over_those_of_its_dag() -> None:
+    values = run_values(RUN, "etl", "2026-11-30T13:00:00Z", [("region", "eu"), ("day", "monday")], [("region", "us")])
+
+    assert values == {
+        "params.region": "us",
+        "params.day": "monday",
+        "run.scheduledTime": "2026-11-30T13:00:00Z",
+        "run.name": RUN.name,
+        "run.namespace": RUN.namespace,
+        "run.dag": "etl",
+    }
 
 
 def test_what_a_job_refers_to_is_read_from_the_run_where_it_is_large_or_a_list_of_outputs() -> None:

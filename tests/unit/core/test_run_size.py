@@ -1,7 +1,7 @@
 """The size of a run's object: computed ahead, and never exceeded by the object that is sent."""
 
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import orjson
@@ -13,9 +13,11 @@ from fencepost.api.dag_models import LOSSES_MAX
 from fencepost.api.objects import run_object
 from fencepost.core.definition import FAN_OUT_MAX, RUN_BYTES_MAX, Definition, Task
 from fencepost.core.draft import FAILURES_KEPT, Draft
+from fencepost.core.fan_out import LISTED_JOBS_MAX
 from fencepost.core.intents import Authority, CreateRun, WriteRun
 from fencepost.core.intervals import IntervalSet
 from fencepost.core.names import WORKER_NAME_LENGTH_MAX, DagKey, JobKey, RunKey
+from fencepost.core.outputs import LIST_BYTES_MAX, OutputShelf
 from fencepost.core.phases import ENDED_PHASES, JobPhase, RunPhase
 from fencepost.core.plan_run import Report, RunFacts, advance_run
 from fencepost.core.run_size import JOBS_OPEN_MAX, JOBS_OPEN_MIN, jobs_open_max, run_bytes_max
@@ -25,13 +27,16 @@ from tests.unit.support.builders import NOW_S, RUN_UID, a_definition, a_graph, a
 YEAR_1_S, YEAR_9999_S = -62_135_596_800.0, 253_402_300_799.0
 """What a worker without a clock, or of ill will, may say of its times."""
 ATTEMPTS_MAX = 101
+NOTHING_KEPT: Mapping[str, int] = {}
 TOKEN_MAX = 9_999_999_999
 
 
-def worst_run(definition: Definition, output: str = "\x01" * 1024, *, done: bool = False) -> RunState:
+def worst_run(
+    definition: Definition, output: str = "\x01" * 1024, *, done: bool = False, kept: Mapping[str, int] = NOTHING_KEPT
+) -> RunState:
     """A run at its largest: as many jobs open as may be, and those that have ended, ended alternately."""
     jobs = [JobKey(task.name, index) for task in definition.tasks for index in range(task.size)]
-    open_jobs = set() if done else set(jobs[-jobs_open_max(definition, {}) :])
+    open_jobs = set() if done else set(jobs[-jobs_open_max(definition, kept) :])
     draft = Draft(RunState(RunPhase.RUNNING, epoch=TOKEN_MAX, lease_counter=TOKEN_MAX, start_s=NOW_S))
     for task in definition.tasks:
         ended = {phase: IntervalSet.of(alternate(task, place, open_jobs)) for place, phase in enumerate(ENDED_PHASES)}
@@ -134,6 +139,40 @@ def test_the_bound_is_not_far_above_what_a_run_can_reach() -> None:
     definition = a_definition(a_task("load", count=FAN_OUT_MAX))
 
     assert written(definition, worst_run(definition)) > 0.8 * run_bytes_max(definition, {})
+
+
+@pytest.mark.parametrize("character", ["\x01", '"'])
+@pytest.mark.parametrize(
+    "tasks",
+    [
+        [a_task("a"), a_task("b", "a", args=("$(tasks.a.output)",))],
+        [a_task("a", count=100), a_task("b", "a", args=("$(tasks.a.output)",))],
+        [a_task("a"), a_task("b", "a", items_from="a"), a_task("c", "b", items_from="b")],
+        [a_task("a"), *[a_task(f"from-{number}", "a", items_from="a") for number in range(20)]],
+        [a_task(f"t{number}") for number in range(30)]
+        + [a_task("end", *[f"t{n}" for n in range(30)], args=tuple(f"$(tasks.t{n}.output)" for n in range(30)))],
+    ],
+    ids=["one output", "a fan-out's outputs", "lists of lists", "twenty from one list", "thirty outputs"],
+)
+def test_no_run_grows_beyond_what_was_computed_whatever_its_jobs_put_out(tasks: list[Task], character: str) -> None:
+    definition, graph = a_definition(*tasks), a_graph(*tasks)
+    largest = {task.name: task for task in tasks if task.items_from}
+    sizes = dict.fromkeys(largest, 1) | dict.fromkeys(list(largest)[:1], LISTED_JOBS_MAX + 1 - len(largest))
+    known = [replace(task, count=sizes.get(task.name, task.count), items_from=None) for task in tasks]
+    for done in (False, True):
+        state = worst_run(a_definition(*known), character * 1024, done=done, kept=graph.outputs_kept)
+        states = {name: replace(each, size=sizes.get(name)) for name, each in state.tasks.items()}
+        shelf = OutputShelf({})
+        for task in known:
+            for index in range(task.size if task.name in graph.outputs_kept else 0):
+                bytes_max = graph.outputs_kept[task.name]
+                share = min(bytes_max, LIST_BYTES_MAX // 8 // task.size) if task.size > 1 else bytes_max // 4
+                output = character * max(1, share)
+                shelf.put(task, task.size, JobKey(task.name, index), output, bytes_max)
+        state = replace(state, tasks=states, outputs=shelf.kept)
+
+        assert shelf.kept
+        assert written(definition, state) <= run_bytes_max(definition, graph.outputs_kept)
 
 
 def test_the_less_room_the_tasks_leave_the_fewer_jobs_are_open_at_once() -> None:

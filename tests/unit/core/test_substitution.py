@@ -8,6 +8,8 @@ from fencepost.core.substitution import (
     REFERENCES,
     UnresolvedReferenceError,
     check_references,
+    output_reference,
+    outputs_in,
     substitute,
 )
 
@@ -124,3 +126,21 @@ def test_an_escaped_text_comes_out_as_it_was(text: str) -> None:
 @given(st.text(), st.text(alphabet=st.characters(exclude_characters="$")), st.text(alphabet="ab( )"))
 def test_a_value_stands_in_the_text_untouched(value: str, before: str, after: str) -> None:
     assert substitute(f"{before}$(params.x){after}", {"params.x": value}) == f"{before}{value}{after}"
+
+
+def test_the_output_of_an_earlier_task_is_a_reference_and_of_any_other_a_problem() -> None:
+    text = "$(tasks.load-data.output) $(tasks.b.output) $(tasks.b.outputs) $$(tasks.c.output) $(tasks.d.output"
+
+    found = check_references(text, (), comes_before=lambda name: name == "load-data")
+
+    assert [problem.fact.split(" ", 1)[0] for problem in found] == [
+        "$(tasks.b.output)",
+        "$(tasks.b.outputs)",
+        "$(tasks.d.output",
+    ]
+    assert outputs_in(text) == ["load-data", "b"]
+    assert substitute("$(tasks.load-data.output)", {output_reference("load-data"): "$(x)"}) == "$(x)"
+
+
+def test_nothing_comes_before_a_task_of_which_nobody_says_so() -> None:
+    assert len(check_references("$(tasks.a.output)", ())) == 1

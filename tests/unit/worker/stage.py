@@ -10,10 +10,10 @@ from typing import Any
 import looptime
 
 from fencepost.api.codec import decode_result, encode_entry
-from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, LEASES, WORKERS, Kind
+from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, LEASES, SYSTEM_NAMESPACE_DEFAULT, WORKERS, Kind
 from fencepost.api.revisions import definition_hash
 from fencepost.base.clock import LoopClock
-from fencepost.core.names import JobKey, RunKey, mailbox_key, revision_name
+from fencepost.core.names import JobKey, RunKey, mailbox_key, revision_name, shard_lease_name
 from fencepost.core.run_state import Entry, Order, Result
 from fencepost.kube.errors import ApiError, ConnectionLostError
 from fencepost.kube.protocol import Obj
@@ -209,6 +209,11 @@ class Stage:
         stored = await self.admin.create(DAG_RUNS, _object(DAG_RUNS, metadata, spec=spec))
         uid: str = stored["metadata"]["uid"]
         return uid
+
+    async def lead_shard(self, shard: int) -> None:
+        """There is a leader of this shard, in its epoch 0."""
+        metadata = {"namespace": SYSTEM_NAMESPACE_DEFAULT, "name": shard_lease_name(shard)}
+        await self.admin.create(LEASES, _object(LEASES, metadata, spec={"leaseTransitions": 0}))
 
     async def stored(self) -> Obj:
         """The Worker as it is."""

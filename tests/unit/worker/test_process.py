@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.core.names import JobKey, RunKey
-from fencepost.core.outputs import OUTPUT_BYTES_MAX
+from fencepost.core.outputs import LIST_BYTES_MAX, OUTPUT_BYTES_MAX
 from fencepost.worker import process as process_module
 from fencepost.worker.output import OutputLine
 from fencepost.worker.process import ProcessJob, ProcessRunner
@@ -147,6 +147,15 @@ async def test_a_job_can_run_where_the_caller_wants_it(tmp_path: Path) -> None:
     bench.runner.close()
     assert bench.log.lines == [str(here)]
     assert list(here.iterdir()) == []
+
+
+async def test_a_job_whose_output_is_a_list_to_fan_out_over_may_put_out_more(bench: Bench) -> None:
+    script = f"head -c {LIST_BYTES_MAX} /dev/zero | tr '\\0' x > $FENCEPOST_OUTPUT"
+    source = JobSource(RunKey("analytics", "etl-1"), JobKey("list", 0), 1)
+
+    job = await bench.runner.start(Launch(source, ("sh", "-c", script), {}, LIST_BYTES_MAX))
+
+    assert len((await job.wait()).output) == LIST_BYTES_MAX
 
 
 @pytest.mark.parametrize(

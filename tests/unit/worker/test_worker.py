@@ -4,8 +4,12 @@ from typing import Any
 
 import pytest
 
-from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, WORKERS
-from fencepost.core.run_state import Order, Outcome
+from fencepost.api.codec import encode_run_status
+from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, SHARD_LABEL, WORKERS
+from fencepost.core.intervals import IntervalSet
+from fencepost.core.names import JobKey
+from fencepost.core.phases import JobPhase, RunPhase
+from fencepost.core.run_state import Order, Outcome, RunState, TaskState
 from fencepost.kube.errors import ConnectionLostError, GoneError, ServerError
 from fencepost.memory.faults import Fault
 from fencepost.worker.runner import CannotStartError, RunnerBusyError
@@ -13,6 +17,7 @@ from tests.unit.worker.stage import (
     BY_HAND,
     ETL,
     ETL_REVISION,
+    NOON_S,
     Stage,
     entry,
     failing_once,
@@ -61,6 +66,73 @@ def test_large_params_are_read_from_the_run_once_for_all_its_jobs() -> None:
         await stage.until(lambda: len(stage.runner.jobs) == 5)
         assert {job.launch.command for job in stage.runner.jobs} == {("load", "--region=us")}
         assert len(stage.seen("get", DAG_RUNS)) == 1
+
+    play(story)
+
+
+LISTED: dict[str, Any] = {
+    "tasks": [
+        {"name": "list", "command": ["list"]},
+        {"name": "note", "command": ["note"]},
+        {
+            "name": "load",
+            "command": ["load", "$(item)", "$(tasks.note.output)"],
+            "dependsOn": ["list", "note"],
+            "rule": "AllDone",
+            "forEach": {"from": "list"},
+        },
+    ]
+}
+LISTED_STATE = RunState(
+    RunPhase.RUNNING,
+    start_s=NOON_S,
+    tasks={
+        "list": TaskState({JobPhase.SUCCEEDED: IntervalSet.of([0])}),
+        "note": TaskState({JobPhase.SUCCEEDED: IntervalSet.of([0])}),
+        "load": TaskState(size=2),
+    },
+    outputs={JobKey("list", 0): '["a", {"b": 1}]', JobKey("note", 0): "long " * 200},
+)
+
+
+async def store_listed_run(stage: Stage, status: dict[str, Any]) -> str:
+    """The run BY_HAND of the DAG LISTED with this status; its UID."""
+    await stage.store_revision(LISTED)
+    uid = await stage.store_run({})
+    run = await stage.operator.get(DAG_RUNS, BY_HAND.namespace, BY_HAND.name)
+    await stage.lead_shard(0)
+    run["metadata"]["labels"] = {SHARD_LABEL: "0"}
+    await stage.operator.replace(DAG_RUNS, {**run, "status": status})
+    return uid
+
+
+def test_items_and_outputs_are_read_from_the_run_once_for_all_jobs_of_a_task() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        uid = await store_listed_run(stage, encode_run_status(LISTED_STATE))
+        keys = [key_of(index, run=BY_HAND, run_uid=uid) for index in range(3)]
+        await stage.deliver({key: entry(run_uid=uid, revision=revision_of(LISTED), params=None) for key in keys})
+        await stage.until(lambda: len(stage.runner.jobs) == 2)
+        commands = sorted(job.launch.command for job in stage.runner.jobs)
+        assert commands == [("load", "a", "long " * 200), ("load", '{"b":1}', "long " * 200)]
+        assert {job.launch.env["FENCEPOST_RUN_STATUS"] for job in stage.runner.jobs} == {"Succeeded"}
+        result = await stage.answer(keys[2])
+        assert result.outcome is Outcome.INVALID
+        assert "the list of task list has 2 items, none for job load/2" in result.message
+        assert len(stage.seen("get", DAG_RUNS)) == 1
+
+    play(story)
+
+
+def test_a_run_whose_status_was_garbled_gives_no_job_its_inputs() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        uid = await store_listed_run(stage, encode_run_status(LISTED_STATE) | {"done": "three"})
+        key = key_of(0, run=BY_HAND, run_uid=uid)
+        await stage.deliver({key: entry(run_uid=uid, revision=revision_of(LISTED), params=None)})
+        result = await stage.answer(key)
+        assert result.outcome is Outcome.INVALID
+        assert f"the status of DAGRun {BY_HAND} cannot be read" in result.message
 
     play(story)
 

@@ -7,6 +7,7 @@ import pytest
 
 from fencepost.api.codec import MESSAGE_BYTES_MAX
 from fencepost.api.names import WORKERS
+from fencepost.core.outputs import LIST_BYTES_MAX
 from fencepost.core.run_state import Order, Outcome
 from fencepost.kube.errors import ConnectionLostError, InvalidError, OverloadedError, ServerError
 from fencepost.memory.faults import Fault
@@ -217,6 +218,24 @@ def test_results_beyond_what_a_status_holds_wait_until_others_have_been_taken() 
         assert sorted(taken) == sorted(keys)
 
     play(story, slots=25)
+
+
+def test_a_result_that_is_larger_than_what_a_status_holds_goes_by_itself() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        await stage.deliver({A: entry(), B: entry()})
+        await stage.until(lambda: len(stage.runner.jobs) == 2)
+        stage.runner.job(0).end(0, output="x" * LIST_BYTES_MAX)
+        stage.runner.job(1).end()
+        taken: list[str] = []
+        while len(taken) < 2:
+            await stage.pass_time(5)
+            (key,) = await stage.results()
+            await stage.take(key)
+            taken.append(key)
+        assert sorted(taken) == [A, B]
+
+    play(story)
 
 
 def test_a_message_of_control_characters_stays_within_its_limit() -> None:
