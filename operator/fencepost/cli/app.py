@@ -149,6 +149,27 @@ def _load_resume(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
     return OnCluster(suspend.resume)
 
 
+def _load_rerun(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost.cli import repair
+
+    repair.add_rerun_parser(subparsers, COMMANDS["rerun"].help)
+    return OnCluster(repair.rerun)
+
+
+def _load_mark(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost.cli import repair
+
+    repair.add_mark_parser(subparsers, COMMANDS["mark"].help)
+    return OnCluster(repair.mark)
+
+
+def _load_replay(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost.cli import replay
+
+    replay.add_parser(subparsers, COMMANDS["replay"].help)
+    return OnCluster(replay.run)
+
+
 def _load_shards(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
     from fencepost.cli import shards
 
@@ -164,6 +185,9 @@ COMMANDS = {
     "cancel": Command("stop a run", _load_cancel),
     "suspend": Command("no new runs of a DAG, or no more jobs of a run, for now", _load_suspend),
     "resume": Command("let what was suspended go on", _load_resume),
+    "rerun": Command("run a finished run again, or a part of it", _load_rerun),
+    "mark": Command("say of a job how it ended", _load_mark),
+    "replay": Command("run jobs again that failed for good, by their dead letters", _load_replay),
     "shards": Command("who leads which shard of a cluster", _load_shards),
     "operator": Command("one replica of the operator", _load_operator),
     "worker": Command("one worker of a pool", _load_worker),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fencepost.api.names import GROUP, Kind
+from fencepost.api.names import GROUP, SELF_SUBJECT_REVIEWS, Kind
 from fencepost.cli.errors import RefusedError
 from fencepost.kube.access import Access, AccessError, access_default, access_from_kubeconfig
 
@@ -64,6 +64,10 @@ class Cluster(Protocol):
 
     def patch(self, kind: Kind, name: str, change: Mapping[str, Any]) -> Obj:
         """The object after a JSON merge patch."""
+        ...
+
+    def user_name(self) -> str:
+        """Under which name the API server knows who asks."""
         ...
 
     def pod_log(self, namespace: str, pod: str, *, since: str, follow: bool) -> Iterator[bytes]:
@@ -131,6 +135,11 @@ class PykubeCluster:
 
     def patch(self, kind: Kind, name: str, change: Mapping[str, Any]) -> Obj:
         return self._json("patch", kind, name, content=change)
+
+    def user_name(self) -> str:
+        review = {"apiVersion": SELF_SUBJECT_REVIEWS.api_version, "kind": SELF_SUBJECT_REVIEWS.kind}
+        answer = self._json("post", SELF_SUBJECT_REVIEWS, content=review)
+        return str(answer["status"]["userInfo"]["username"])
 
     def pod_log(self, namespace: str, pod: str, *, since: str, follow: bool) -> Iterator[bytes]:
         params = {"sinceTime": since, "follow": "true" if follow else "false"}

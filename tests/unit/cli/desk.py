@@ -52,6 +52,9 @@ class MemoryCluster:
         changed = _merged(self.get(kind, name), change)
         return self._ask(lambda: self._engine.replace(USER, kind, orjson.dumps(changed), ""))
 
+    def user_name(self) -> str:
+        return USER.user
+
     def pod_log(self, namespace: str, pod: str, *, since: str, follow: bool) -> Iterator[bytes]:
         if pod not in self.logs:
             raise ClusterError(f"log of pod {namespace}/{pod}: pods {pod!r} not found", NOT_FOUND)

@@ -59,6 +59,15 @@ def test_objects_are_read_created_and_patched_in_the_namespace() -> None:
     assert {request.headers["Authorization"] for request in server.requests} == {"Bearer secret"}
 
 
+def test_the_server_says_who_asks() -> None:
+    async def review(_request: web.Request) -> web.Response:
+        return answer({"status": {"userInfo": {"username": "ann@example.com"}}})
+
+    with serving(review) as (server, cluster):
+        assert cluster.user_name() == "ann@example.com"
+    assert [request.path for request in server.requests] == ["/apis/authentication.k8s.io/v1/selfsubjectreviews"]
+
+
 def test_a_long_list_comes_page_by_page() -> None:
     async def pages(request: web.Request) -> web.Response:
         last = request.query.get("continue") == "more"
