@@ -297,6 +297,8 @@ class DAGSpec(Part):
     retries: Retries | None = None
     """Of every task that does not say otherwise."""
     history: History = History()
+    ttl_after_finished: Duration | None = None
+    """Of a DAG whose schedule ends: it is deleted with its runs so long after its last run has finished."""
     dead_letters: DeadLetters = DeadLetters()
     # Atomic: as a list of items with keys, all fields of all tasks would be in managedFields once more, which doubles
     # what the object takes and what a write of its status costs. So the core checks that no two have one name.

@@ -18,8 +18,9 @@ from fencepost.api.schedule_models import Schedule
 from fencepost.api.schema import NAME_LENGTH_MAX
 from fencepost.api.times import parse_duration, parse_time
 from fencepost.api.validation import name_problems, parse
+from fencepost.core.concurrency import QUEUE_DEFAULT, Concurrency, Limits
 from fencepost.core.cron import Gap, Overlap
-from fencepost.core.dag_spec import Concurrency, DagSpec
+from fencepost.core.dag_spec import DagSpec
 from fencepost.core.definition import Priority
 from fencepost.core.history import HistoryLimits
 from fencepost.core.names import DAG_NAME_LENGTH_MAX, DagKey, spread_offset_s
@@ -28,7 +29,7 @@ from fencepost.core.problems import Problem
 from fencepost.core.renewals import INTERVAL_STEP_S
 from fencepost.core.run_spec import RunSpec
 from fencepost.core.run_state import Trigger
-from fencepost.core.schedule_spec import ScheduleSpec
+from fencepost.core.schedule_spec import CatchUp, ScheduleSpec
 from fencepost.core.worker_record import WORKER_SLOTS_MAX, WorkerRecord
 
 T = TypeVar("T")
@@ -50,8 +51,12 @@ def read_dag(dag: Mapping[str, Any]) -> DagSpec | list[Problem]:
         definition=definition_of(spec),
         schedule=ScheduleSpec() if schedule is None else _schedule(schedule, dag["metadata"]),
         suspend=spec.suspend,
-        concurrency_policy=policy,
-        concurrency_limit=None if policy is Concurrency.ALLOW else concurrency.limit or 1,
+        limits=Limits(
+            policy,
+            runs_max=None if policy is Concurrency.ALLOW else concurrency.limit or 1,
+            queue_max=concurrency.queue_limit or QUEUE_DEFAULT,
+        ),
+        ttl_s=None if spec.ttl_after_finished is None else parse_duration(spec.ttl_after_finished),
         history=HistoryLimits(
             succeeded=spec.history.succeeded,
             failed=spec.history.failed,
@@ -78,6 +83,8 @@ def _schedule(schedule: Schedule, metadata: Mapping[str, Any]) -> ScheduleSpec:
         not_before_s=not_before_s,
         not_after_s=not_after_s,
         starting_deadline_s=None if deadline is None else parse_duration(deadline),
+        catch_up=CatchUp(schedule.catch_up.policy),
+        catch_up_limit=schedule.catch_up.limit,
     )
 
 

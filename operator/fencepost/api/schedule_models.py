@@ -12,9 +12,9 @@ from pydantic import (
     model_validator,
 )
 
-from fencepost.api.schema import ATOMIC_LIST, Duration, LaterObject, OnlyNow, Part, Time, Timeout, rule, rules, unfit
+from fencepost.api.schema import ATOMIC_LIST, Duration, Part, Time, Timeout, rule, rules, unfit
 from fencepost.api.times import parse_duration, parse_time
-from fencepost.core.schedule_spec import ATS_MAX, CRONS_MAX, SPREAD_MAX_S
+from fencepost.core.schedule_spec import ATS_MAX, CATCH_UP_MAX, CRONS_MAX, SPREAD_MAX_S
 
 CONCURRENCY_MAX = 1000
 
@@ -54,6 +54,17 @@ class ClockChanges(Part):
     """Of a time that comes twice when clocks go back: at which pass it is due."""
 
 
+class CatchUpPolicy(Part):
+    """What becomes of times that have passed while no run could be made, or while the DAG was suspended."""
+
+    policy: Literal["None", "Latest", "All"] = "None"
+    """None: what is no later than startingDeadline (5m if left out) is run, the rest is missed. Latest: of all that are
+    due the latest is run. All: the latest `limit` of them are run, oldest first, and wait for room where there is
+    none."""
+    limit: Annotated[int, Field(ge=1, le=CATCH_UP_MAX)] = 10
+    """With All: how many times may be made up for; those before them are missed."""
+
+
 class Schedule(Part):
     """When the operator makes runs by itself."""
 
@@ -70,7 +81,7 @@ class Schedule(Part):
     """Moves every time by one fixed number of seconds below this, which follows from the DAG's namespace and name."""
     starting_deadline: Timeout | None = None
     """A time for which no run could be made until so much later is missed."""
-    catch_up: LaterObject | None = None
+    catch_up: CatchUpPolicy = CatchUpPolicy()
     not_before: Time | None = None
     """No time before this one is due."""
     not_after: Time | None = None
@@ -93,17 +104,26 @@ class Concurrency(Part):
             rule(
                 "self.policy != 'Allow' || !has(self.limit)",
                 "policy Allow has no limit; remove limit, or use policy Forbid",
-            )
+            ),
+            rule(
+                "self.policy == 'Queue' || !has(self.queueLimit)",
+                "only policy Queue has a queueLimit; remove queueLimit, or use policy Queue",
+            ),
         )
     )
 
-    policy: Annotated[Literal["Allow", "Forbid", "Replace", "Queue"], OnlyNow(("Allow", "Forbid"))] = "Forbid"
-    """Allow: the new run starts all the same. Forbid: its slot is skipped while `limit` runs are active."""
+    policy: Literal["Allow", "Forbid", "Replace", "Queue"] = "Forbid"
+    """Allow: the new run starts all the same. Forbid: its time is skipped while `limit` runs are active. Replace: the
+    oldest is cancelled, and the new one begins once that has stopped. Queue: the new one waits until one has ended."""
     limit: Annotated[int, Field(ge=1, le=CONCURRENCY_MAX)] | None = None
-    """With Forbid: how many runs may be active at once; 1 if left out."""
+    """Without Allow: how many runs may be active at once; 1 if left out."""
+    queue_limit: Annotated[int, Field(ge=1, le=CONCURRENCY_MAX)] | None = None
+    """With Queue: how many runs may wait; 10 if left out. A time beyond that is skipped."""
 
     @model_validator(mode="after")
-    def _allow_has_no_limit(self) -> Self:
+    def _limits_fit_the_policy(self) -> Self:
         if self.policy == "Allow" and self.limit is not None:
             raise unfit("policy Allow has no limit", "remove limit, or use policy Forbid")
+        if self.policy != "Queue" and self.queue_limit is not None:
+            raise unfit("only policy Queue has a queueLimit", "remove queueLimit, or use policy Queue")
         return self

@@ -29,6 +29,7 @@ from fencepost.core.intents import (
     CreateLetter,
     CreateRevision,
     CreateRun,
+    DeleteDag,
     DeleteLease,
     DeleteLetter,
     DeleteRevision,
@@ -161,7 +162,7 @@ class Executor:
                 return await api.create(wire.CONTROLLER_REVISIONS, revision_object(intent))
             case FenceWorker():
                 return await api.replace(wire.WORKERS, fenced_object(intent.record))
-            case DeleteRun() | DeleteRevision() | DeleteWorker() | DeleteLease():
+            case DeleteDag() | DeleteRun() | DeleteRevision() | DeleteWorker() | DeleteLease():
                 await self._delete(intent)
             case WritePoolStatus():
                 body = status_object(wire.WORKER_POOLS, intent.record, intent.status)
@@ -172,9 +173,13 @@ class Executor:
                 assert_never(intent)
         return None
 
-    async def _delete(self, intent: DeleteRun | DeleteRevision | DeleteWorker | DeleteLease) -> None:
+    async def _delete(self, intent: DeleteDag | DeleteRun | DeleteRevision | DeleteWorker | DeleteLease) -> None:
         api = self._api
         match intent:
+            case DeleteDag():
+                meta = intent.record["metadata"]
+                namespace, name, version = meta["namespace"], meta["name"], meta["resourceVersion"]
+                await api.delete(wire.DAGS, namespace, name, uid=meta["uid"], resource_version=version)
             case DeleteRun():
                 await api.delete(wire.DAG_RUNS, intent.run.namespace, intent.run.name, uid=intent.uid)
             case DeleteRevision():

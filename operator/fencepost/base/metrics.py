@@ -61,7 +61,7 @@ class Metrics(ProcessMetrics):
         self._leases = Counter("fencepost_jobs_leased", "Leases given to workers.", registry=own)
         self._jobs = Counter("fencepost_jobs_ended", "Jobs by how they ended.", ("phase",), registry=own)
         self._runs = Counter("fencepost_runs_finished", "Runs by how they ended.", ("phase",), registry=own)
-        self._slots = Counter("fencepost_slots_passed", "Scheduled times that made no run.", ("fate",), registry=own)
+        self._slots = Counter("fencepost_slots_passed", "Scheduled times by their fate.", ("fate",), registry=own)
         self._aside = Counter("fencepost_objects_set_aside", "Objects that could not be read.", ("kind",), registry=own)
         self._fenced = Counter("fencepost_workers_fenced", "Workers that were shut out.", registry=own)
         self._letters = Counter(
@@ -99,7 +99,7 @@ class Metrics(ProcessMetrics):
         self._runs.labels(phase).inc()
 
     def slots_passed(self, fate: str, count: int) -> None:
-        """Scheduled times were `skipped` or `missed`."""
+        """Scheduled times were `fired`, `late`, `skipped` or `missed`."""
         self._slots.labels(fate).inc(count)
 
     def set_aside(self, kind: str, _problem: str) -> None:

@@ -49,6 +49,10 @@ def check_dag(spec: DagSpec, zone_of: ZoneOf) -> CheckedDag | list[Problem]:
         problems.append(Problem("InvalidTimeZone", "spec.schedule.timeZone", fact, "use an IANA name: Europe/Berlin"))
     problems += retry_problems(spec.definition)
     problems += threshold_problems(spec.definition)
+    if spec.ttl_s is not None and asked.not_after_s is None and (asked.crons or not asked.at):
+        fact = "the schedule never ends" if asked.crons else "without a schedule the DAG is never finished"
+        remedy = "give schedule.notAfter, use schedule.at alone, or remove it"
+        problems.append(Problem("NeverFinished", "spec.ttlAfterFinished", fact, remedy))
     problems += _reference_problems(spec.definition, graph if isinstance(graph, Graph) else None)
     problems += _size_problems(spec.definition, graph.outputs_kept if isinstance(graph, Graph) else {})
     if problems or isinstance(graph, list) or zone is None:

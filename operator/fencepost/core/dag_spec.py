@@ -4,22 +4,13 @@ Changing any of this makes no new revision and touches no run that exists.
 """
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from fencepost.core.concurrency import Limits
 from fencepost.core.definition import Definition, Priority
 from fencepost.core.history import HistoryLimits
 from fencepost.core.schedule_spec import ScheduleSpec
 
 LETTERS_LIMIT_DEFAULT = 100
-
-
-class Concurrency(StrEnum):
-    """What happens to a slot that falls due while runs of its DAG are active."""
-
-    ALLOW = "Allow"
-    """The run is made, however many there are."""
-    FORBID = "Forbid"
-    """The slot is skipped when as many runs as the limit are active."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +20,10 @@ class DagSpec:
     definition: Definition
     schedule: ScheduleSpec = field(default_factory=ScheduleSpec)
     suspend: bool = False
-    concurrency_policy: Concurrency = Concurrency.FORBID
-    concurrency_limit: int | None = 1
-    """Active runs at once; None with Allow, which has no limit."""
+    limits: Limits = field(default_factory=Limits)
+    """Of runs that are active together."""
+    ttl_s: float | None = None
+    """How long it is kept after its schedule is over and its runs have ended; None: until somebody deletes it."""
     history: HistoryLimits = field(default_factory=HistoryLimits)
     letters_limit: int = LETTERS_LIMIT_DEFAULT
     """Dead letters kept; see `core.dead_letters`."""

@@ -68,7 +68,8 @@ class WriteRun:
     revision: str
     state: RunState
     asked: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the spec that this write changes: the round that a replay asks for."""
+    """Fields of the spec that this write changes: the round that a replay asks for, or the `cancel` of
+    a run that makes room for another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,15 @@ class DeleteLetter:
     namespace: str
     name: str
     uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteDag:
+    """Delete a DAG in this version, and by owner reference its runs. Before: its schedule is over, its runs have
+    finished, and the time to keep it has passed."""
+
+    authority: Authority
+    record: Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +204,7 @@ Intent = (
     CreateRevision
     | CreateRun
     | WriteRun
+    | DeleteDag
     | CreateLetter
     | WriteLetterStatus
     | DeleteLetter

@@ -30,11 +30,6 @@ def round_due(spec: RunSpec, state: RunState) -> bool:
     return state.phase.finished and spec.round > state.round and not spec.cancel
 
 
-def admits_round(concurrency_limit: int | None, active: int, ahead: int) -> bool:
-    """Whether a round may begin beside so many active runs of its DAG, with so many other rounds before it in turn."""
-    return concurrency_limit is None or active + ahead < concurrency_limit
-
-
 def begin_round(state: RunState, number: int) -> RunState:
     """The finished run as it goes on in the round of this number; its jobs are opened by `open_jobs`."""
     phase = again(state.phase, leased_before=state.lease_counter > 0)

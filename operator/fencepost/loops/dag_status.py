@@ -1,72 +1,33 @@
-"""What a leader remembers of a DAG, and the status that it writes from it."""
+"""The status of a DAG that people read, made from what its leader remembers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.api.times import format_time, parse_time
-from fencepost.core.intents import Authority, WriteDagStatus
+from fencepost.api.times import format_time
+from fencepost.core.intents import WriteDagStatus
+from fencepost.core.plan_dag import Fate
 from fencepost.core.problems import Problem
+from fencepost.core.schedule import Schedule
+from fencepost.core.zones import Effect
+from fencepost.loops.dag_memory import DagMemory, stored_mark_s
 from fencepost.observe.dags import DagView
 from fencepost.observe.runs import RunView
 
-FIRED_REMEMBERED_MAX = 1000
+TIMES_SHOWN = 3
+CHANGES_SHOWN = 2
+PREVIEW_GOOD_S = 86_400.0
+"""How long a preview without any change is believed."""
 MESSAGE_LENGTH_MAX = 4096
 """Of a condition; a cycle through thousands of tasks spells a long one."""
 
 
-@dataclass(slots=True)
-class DagMemory:
-    """What the leader of now knows of a DAG's schedule."""
-
-    authority: Authority
-    uid: str
-    mark_s: float
-    """Every slot up to it has its fate; not lower than what is stored."""
-    stored_mark_s: float
-    schedule_hash: str
-    schedule_seen_s: float
-    """No slot up to here fires: the schedule was first seen in its present form then."""
-    skipped: int
-    missed: int
-    live: bool = False
-    """Read live under this authority; no slot is decided before."""
-    planned: bool = False
-    """Its slots have been looked at under this authority, so that the next line is true."""
-    next_s: float | None = None
-    skip_reason: str = ""
-    skip_announced: str = ""
-    fired: dict[int, str] = field(default_factory=dict)
-    """Slots fired by this leader, the latest ones, each with its run's UID."""
-
-    @staticmethod
-    def read(view: DagView, authority: Authority) -> "DagMemory":
-        """From a DAG as it stands in the cache. Garbled fields count as absent."""
-        status = view.status
-        mark_s = stored_mark_s(view)
-        return DagMemory(
-            authority=authority,
-            uid=view.uid,
-            mark_s=mark_s,
-            stored_mark_s=mark_s,
-            schedule_hash=str(status.get("scheduleHash", "")),
-            schedule_seen_s=_time(status.get("scheduleSeenTime")) or view.created_s,
-            skipped=_count(status.get("skipped")),
-            missed=_count(status.get("missed")),
-        )
-
-    def follow(self, view: DagView, now_s: float) -> None:
-        """Take note of an edited schedule: nothing before now fires under the new one."""
-        if view.schedule_hash and view.schedule_hash != self.schedule_hash:
-            self.schedule_seen_s = view.created_s if not self.schedule_hash else now_s
-            self.schedule_hash = view.schedule_hash
-
-    def fired_slot(self, slot_s: int, uid: str) -> None:
-        """A slot's run is known to exist."""
-        self.mark_s = max(self.mark_s, slot_s)
-        self.fired[slot_s] = uid
-        if len(self.fired) > FIRED_REMEMBERED_MAX:
-            del self.fired[next(iter(self.fired))]
+EFFECTS = {
+    Effect.RUN_AFTER: "what they leave out is due right after",
+    Effect.SKIPPED: "what they leave out is not due",
+    Effect.FIRST: "what comes twice is due at the first pass",
+    Effect.SECOND: "what comes twice is due at the second pass",
+    Effect.BOTH: "what comes twice is due at both passes",
+}
 
 
 def dag_status(
@@ -78,23 +39,23 @@ def dag_status(
     problem = view.problems[0] if view.problems else None
     if problem is None and pool_problem:
         problem = Problem("PoolNotUsable", "spec.pool", pool_problem, "")
+    active = sum(not run.finished for run in runs)
     status: dict[str, Any] = {
         "observedGeneration": view.generation,
         "conditions": [_ready(view, problem, now_s)],
-        "active": sum(not run.finished for run in runs),
-        "state": "Invalid" if problem else "Suspended" if view.checked and view.checked.spec.suspend else "Ready",
-        "skipped": memory.skipped,
-        "missed": memory.missed,
+        "active": active,
+        "state": _state(view, memory, problem, active),
+        **{fate.value: memory.counts[fate] for fate in Fate},
+        "lastScheduledRun": memory.last_scheduled_run,
         "scheduleHash": memory.schedule_hash,
         "scheduleSeenTime": format_time(memory.schedule_seen_s),
         "revision": revision_stored,
     }
     if view.checked is not None and view.checked.schedule:
         status["schedule"] = view.checked.schedule.summary
+        status |= _coming(view.checked.schedule, memory, now_s) if problem is None else {}
     if memory.mark_s:
         status["lastScheduledTime"] = format_time(memory.mark_s)
-    if memory.next_s is not None and problem is None:
-        status["nextScheduledTime"] = format_time(memory.next_s)
     if last is not None and last.state is not None and last.state.finish_s is not None:
         finish = format_time(last.state.finish_s)
         status["lastRun"] = {"name": last.key.name, "phase": str(last.state.phase), "finishTime": finish}
@@ -105,14 +66,30 @@ def dag_status(
     return None if kept == view.status else WriteDagStatus(memory.authority, view.record, kept)
 
 
-def stored_mark_s(view: DagView) -> float:
-    """The mark as the DAG's object holds it, in Unix seconds; a garbled one counts as none."""
-    return _time(view.status.get("lastScheduledTime"))
+def _state(view: DagView, memory: DagMemory, problem: Problem | None, active: int) -> str:
+    if problem is not None or view.checked is None:
+        return "Invalid"
+    if view.checked.spec.suspend:
+        return "Suspended"
+    return "Done" if view.checked.schedule.ends and memory.next_s is None and not active else "Ready"
 
 
-def stored_next_s(view: DagView) -> float:
-    """The next slot as the DAG's object tells it, in Unix seconds; none counts as 0."""
-    return _time(view.status.get("nextScheduledTime"))
+def _coming(schedule: Schedule, memory: DagMemory, now_s: float) -> dict[str, Any]:
+    """The next times, and the next clock changes that matter."""
+    if memory.next_s is None:
+        return {}
+    times = [memory.next_s, *schedule.next_slots(memory.next_s, TIMES_SHOWN - 1)]
+    coming: dict[str, Any] = {
+        "nextScheduledTime": format_time(memory.next_s),
+        "nextScheduledTimes": [format_time(time_s) for time_s in times],
+    }
+    if memory.preview is None or memory.preview[0] is not schedule or memory.preview[1] <= now_s:
+        changes = schedule.changes(now_s, CHANGES_SHOWN)
+        until_s = min((change.at_s for change, _ in changes), default=now_s + PREVIEW_GOOD_S)
+        memory.preview = schedule, until_s, tuple(f"{change}; {EFFECTS[effect]}" for change, effect in changes)
+    if memory.preview[2]:
+        coming["clockChanges"] = list(memory.preview[2])
+    return coming
 
 
 def _ready(view: DagView, problem: Problem | None, now_s: float) -> dict[str, Any]:
@@ -131,14 +108,3 @@ def _ready(view: DagView, problem: Problem | None, now_s: float) -> dict[str, An
         "observedGeneration": view.generation,
         "lastTransitionTime": since or format_time(now_s),
     }
-
-
-def _time(value: object) -> float:
-    try:
-        return parse_time(value) if isinstance(value, str) else 0.0
-    except ValueError:
-        return 0.0
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0

@@ -9,65 +9,70 @@ has stored, and a run above the cached mark may have been created, finished, mar
 """
 
 import asyncio
-import heapq
-import logging
 
 from fencepost.api.times import format_time
 from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
-from fencepost.core.intents import Announce, Authority, CreateRun, DeleteRun
-from fencepost.core.names import DagKey, RunKey, scheduled_run_name
-from fencepost.core.plan_dag import LATENESS_MAX_S, Fire, Skip, plan_slot
-from fencepost.core.plan_run import RunFacts
-from fencepost.core.run_spec import RunSpec
-from fencepost.core.run_state import RunState, Trigger
-from fencepost.loops.dag_status import DagMemory, dag_status, stored_mark_s, stored_next_s
-from fencepost.loops.deciding import decide, values_of
+from fencepost.core.concurrency import Concurrency
+from fencepost.core.definition import Priority
+from fencepost.core.intents import Announce, Authority, DeleteDag
+from fencepost.core.names import DagKey
+from fencepost.core.plan_dag import Fate, Fire, Missed, Skip, SlotPlan, plan_slot
+from fencepost.core.run_state import Trigger
+from fencepost.core.schedule_spec import CatchUp
+from fencepost.loops.admissions import Admissions
+from fencepost.loops.dag_memory import EVENT_REASONS, DagMemory, stored_mark_s, stored_next_s
+from fencepost.loops.dag_status import dag_status
 from fencepost.loops.definitions import Definitions
+from fencepost.loops.due_queue import DueQueue
+from fencepost.loops.firing import Firing
+from fencepost.loops.ghosts import Ghosts
 from fencepost.loops.pool_desk import PoolDesk
 from fencepost.loops.runs import Runs
 from fencepost.loops.world import World
 from fencepost.observe.dags import DagView
 from fencepost.observe.runs import RunView
 
-log = logging.getLogger(__name__)
-
 STATUS_DELAY_S = 1.0
 STATUS_DELAY_BUSY_S = 30.0
 """How long a change of a DAG's counters waits for company before it is stored: when little is written, when much is.
 Must stay well below the age at which runs are deleted: their mark is stored before."""
+FIRED_DELAY_S = 5.0
+"""The same for a slot that has fired: a run that is over by then is told of in the same write."""
 TICK_MAX_S = 1.0
 """The longest the ticker sleeps: the wall clock may jump under it."""
-GHOST = "is of a slot long decided: deleting it"
-"""What is wrong with a run that should never have been: nobody plans it, however long its deletion takes."""
+RETIRE_LOOK_MAX_S = 3600.0
+"""The longest that a DAG which is to be deleted some day is left alone."""
 
 
 class Dags:
     """All DAGs of the shards that this replica plans for."""
 
-    def __init__(self, world: World, definitions: Definitions, desk: PoolDesk, runs: Runs) -> None:
+    def __init__(
+        self, world: World, definitions: Definitions, desk: PoolDesk, runs: Runs, admissions: Admissions
+    ) -> None:
         self._world = world
         self._definitions = definitions
         self._desk = desk
         self._runs = runs
+        self._admissions = admissions
+        self._firing = Firing(world, definitions, desk, runs, admissions)
+        self._ghosts = Ghosts(world, self._firing.creating)
         self._memories: dict[DagKey, DagMemory] = {}
-        self._due: list[tuple[float, DagKey]] = []
-        """A heap of next slots; an entry counts only while it is the DAG's own next slot."""
+        self._queue = DueQueue(self._look)
         self._sooner = asyncio.Event()
-        self._creating: set[RunKey] = set()
-        """Runs whose create is under way, or was sent and has had no clear answer yet."""
 
     async def tick(self) -> None:
         """Take up every DAG whose next slot has come, for ever. The cost is that of what is due."""
         clock = self._world.clock
         while True:
             now_s = clock.now_s()
-            while self._due and self._due[0][0] <= now_s:
-                at_s, key = heapq.heappop(self._due)
+            for at_s, key in self._queue.take(now_s):
                 memory = self._memories.get(key)
                 if memory is None or memory.next_s == at_s:
-                    self.touch(key, urgent=True)
-            delay_s = min(TICK_MAX_S, self._due[0][0] - now_s) if self._due else TICK_MAX_S
+                    self.touch(key, since_s=at_s, urgent=True)
+            next_s = self._queue.next_s()
+            delay_s = TICK_MAX_S if next_s is None else min(TICK_MAX_S, next_s - now_s)
             self._sooner.clear()
             try:
                 await asyncio.wait_for(self._sooner.wait(), max(0.001, delay_s))
@@ -82,14 +87,16 @@ class Dags:
         elif next_s := stored_next_s(view):
             self._wait_for(next_s, view.key)
 
-    def touch(self, key: DagKey, *, urgent: bool = False) -> None:
-        """Look at the DAG's slots."""
-        self._world.writers.touch(("dag", key), lambda: self._turn(key), urgent=urgent)
+    def touch(self, key: DagKey, *, since_s: float | None = None, urgent: bool = False) -> None:
+        """Look at the DAG's slots, in its turn; `since_s` is when what is due was due, now if left out."""
+        view = self._world.dags.get(key)
+        priority = Priority.LOW if view is None else view.priority
+        self._queue.ask(key, priority, self._world.clock.now_s() if since_s is None else since_s, urgent=urgent)
 
-    def touch_status(self, key: DagKey, *, urgent: bool = False) -> None:
+    def touch_status(self, key: DagKey, *, urgent: bool = False, idle_s: float = STATUS_DELAY_S) -> None:
         """Something that the DAG's status tells has changed."""
         writers = self._world.writers
-        delay_s = writers.patience_s(STATUS_DELAY_S, STATUS_DELAY_BUSY_S)
+        delay_s = writers.patience_s(idle_s, STATUS_DELAY_BUSY_S)
         writers.touch(("dag-status", key), lambda: self._status_turn(key), urgent=urgent, after_s=delay_s)
 
     def changed(self, view: DagView, old: DagView | None) -> None:
@@ -100,9 +107,8 @@ class Dags:
         if edited or view.key not in self._memories:
             self.touch(view.key)
         if edited:
-            for run in list(self._world.runs.of_dag(view.key)):
-                if not run.finished and not (run.spec and run.spec.revision):
-                    self._runs.touch(run.key)
+            for waiting in self._admissions.waiting(view.key):
+                self._runs.touch(waiting)
 
     def gone(self, view: DagView) -> None:
         """A DAG's object is gone; its runs go by owner reference, or go on if they were orphaned."""
@@ -112,23 +118,27 @@ class Dags:
         """A run of a DAG has begun or ended; or one has appeared that no leader of now has made."""
         if self._world.shards.authority(view.shard) is None:
             return
-        if (old is None or old.problem == GHOST) and self._is_ghost(view):
-            view.problem = GHOST
-            log.warning("run %s %s", view.key, GHOST, extra={"run": str(view.key)})
-            self._world.writers.touch(("ghost", view.key, view.uid), lambda: self._exorcise(view), urgent=True)
+        self._ghosts.look(view, old, self._memory_of(view.dag))
         if old is None or old.finished != view.finished:
-            self.touch_status(view.dag)
+            self.touch_status(view.dag, idle_s=STATUS_DELAY_S if view.finished else FIRED_DELAY_S)
+            if view.finished:
+                self._admissions.forget(view.dag, view.key)
+            self._room_changed(view.dag)
 
     def run_gone(self, view: RunView) -> None:
         """A run is gone: a slot that the stored mark has not passed must not fire again."""
+        self._admissions.forget(view.dag, view.key)
         memory = self._memory_of(view.dag)
         if memory is None:
             return
-        memory.mark_s = max(memory.mark_s, _slot_of(view, memory))
+        if (slot_s := _slot_of(view, memory)) > memory.mark_s:
+            memory.told_of(slot_s, view.key.name, Fate.of_run(slot_s, view.created_s))
         if view.spec is not None and view.spec.scheduled_s > memory.stored_mark_s:
             self.touch_status(view.dag, urgent=True)
         elif not view.finished:
             self.touch_status(view.dag)
+        if not view.finished:
+            self._room_changed(view.dag)
 
     def stored_mark_s(self, key: DagKey) -> float:
         """The mark as it is stored, in Unix seconds; deletion of a run waits until it has passed the run's slot."""
@@ -140,31 +150,34 @@ class Dags:
         for key in [key for key, memory in self._memories.items() if memory.authority.shard == shard]:
             del self._memories[key]
 
-    def _is_ghost(self, view: RunView) -> bool:
-        """A scheduled run that no leader of now has created, of a slot that it has fired or that lies below the mark: a
-        late write of a deposed one. One at the mark itself, if it is not known who fired that, is kept: the write that
-        moved the mark may have told of it."""
-        memory = self._memory_of(view.dag)
-        if (
-            memory is None
-            or view.spec is None
-            or view.spec.trigger is not Trigger.SCHEDULE
-            or view.spec.round  # of a late write nobody has asked for more
-            or view.key in self._creating
-            or view.finished
-        ):
-            return False
-        fired_uid = memory.fired.get(view.spec.scheduled_s)
-        return view.spec.scheduled_s < memory.mark_s if fired_uid is None else view.uid != fired_uid
+    def _look(self, key: DagKey, urgent: bool) -> None:
+        self._world.writers.touch(("dag", key), lambda: self._turn(key), urgent=urgent, after_s=0.0)
 
-    async def _exorcise(self, view: RunView) -> Next:
-        authority = self._world.shards.authority(view.shard)
-        if authority is None:
-            return Next.REST
-        written = await self._world.executor.execute(DeleteRun(authority, view.key, view.uid))
-        return Next.REST if written.answer in (Answer.DONE, Answer.GONE, Answer.CONFLICT) else Next.RETRY
+    def _room_changed(self, key: DagKey) -> None:
+        """Another number of runs is active, or may be: whoever waits for room asks again."""
+        view = self._world.dags.get(key)
+        if view is None or view.checked is None:
+            return
+        spec = view.checked.spec
+        if spec.limits.policy is Concurrency.REPLACE:
+            for run in self._admissions.active(key):
+                self._runs.touch(run)
+        elif spec.limits.policy is Concurrency.QUEUE:
+            for run in self._admissions.waiting(key):
+                self._runs.touch(run)
+        if spec.schedule.catch_up is CatchUp.ALL or spec.ttl_s is not None:
+            self.touch(key)
 
-    async def _turn(self, key: DagKey) -> Next:
+    async def _turn(self, key: DagKey) -> Next | float:
+        wanted: Next | float = Next.REST
+        try:
+            wanted = await self._take_turn(key)
+        finally:
+            if wanted is not Next.AGAIN:  # that is still the same look
+                self._queue.done(key)
+        return wanted
+
+    async def _take_turn(self, key: DagKey) -> Next | float:
         """Decide over every due slot of a DAG, oldest first."""
         view = self._world.dags.get(key)
         if view is None:
@@ -177,47 +190,44 @@ class Dags:
         if view.status.get("observedGeneration") != view.generation:
             self.touch_status(key, urgent=True)
         elif view.status.get("active", 0) != self._world.runs.active_count(key):
-            self.touch_status(key)
+            self.touch_status(key, idle_s=FIRED_DELAY_S)
         if view.checked is None or view.deleting or view.checked.spec.suspend or self._pool_problem(view):
             self._schedule(view, memory, None)
             return Next.REST
-        return await self._fire_due(view, memory, authority)
+        return await self._decide_due(view, memory, authority)
 
-    async def _fire_due(self, view: DagView, memory: DagMemory, authority: Authority) -> Next:
+    async def _decide_due(self, view: DagView, memory: DagMemory, authority: Authority) -> Next | float:
         assert view.checked is not None
         spec = view.checked.spec
         while True:
-            active = self._world.runs.active_count(view.key)
             plan = plan_slot(
-                view.checked.schedule.next_slot,
+                view.checked.schedule,
+                spec.schedule,
+                spec.limits,
                 max(memory.mark_s, memory.schedule_seen_s),
-                spec.concurrency_policy,
-                spec.concurrency_limit,
-                active,
+                self._admissions.active_count(view.key),
                 self._world.clock.now_s(),
-                spec.schedule.starting_deadline_s or LATENESS_MAX_S,
             )
-            if (plan.decision is not None or plan.missed) and not memory.live:
+            if (plan.decision is not None or plan.missed is not None) and not memory.live:
                 return await self._read_live(view.key, memory)
-            if plan.missed:
-                memory.missed += plan.missed
-                memory.mark_s = max(memory.mark_s, plan.mark_s)
-                self._world.metrics.slots_passed("missed", plan.missed)
-                self.touch_status(view.key)
+            if plan.missed is not None:
+                self._passed(view, memory, Fate.MISSED, plan.missed.last_s, plan.missed.count, _why_missed(plan.missed))
             match plan.decision:
                 case None:
                     self._schedule(view, memory, plan.next_s)
-                    return Next.REST
+                    return await self._retire(view, memory, authority, plan)
                 case Skip(slot_s, reason, message):
-                    memory.mark_s = slot_s
-                    memory.skipped += 1
-                    memory.skip_reason = f"{reason}: {message}"
-                    self._world.metrics.slots_passed("skipped", 1)
-                    self.touch_status(view.key)
+                    self._passed(view, memory, Fate.SKIPPED, slot_s, 1, f"{reason}: {message}")
                 case Fire(slot_s):
-                    outcome = await self._fire(view, memory, authority, int(slot_s))
+                    outcome = await self._firing.fire(view, memory, authority, int(slot_s))
+                    self.touch_status(view.key, idle_s=FIRED_DELAY_S)
                     if outcome is not None:
                         return outcome
+
+    def _passed(self, view: DagView, memory: DagMemory, fate: Fate, slot_s: float, count: int, why: str) -> None:
+        memory.passed(fate, slot_s, count, why)
+        self._world.metrics.slots_passed(fate.value, count)
+        self.touch_status(view.key)
 
     async def _read_live(self, key: DagKey, memory: DagMemory) -> Next:
         """Before the first decision under this epoch: the mark as it is stored, not as a cache has it."""
@@ -246,71 +256,34 @@ class Dags:
     def _recall(self, view: DagView, authority: Authority) -> DagMemory:
         """What is stored of a DAG's schedule, and what the leader before has not come to store."""
         memory = DagMemory.read(view, authority)
-        for run in self._world.runs.of_dag(view.key):
-            # Runs are created oldest slot first: where one exists, every slot up to it has had its fate.
-            memory.mark_s = max(memory.mark_s, _slot_of(run, memory))
-        if memory.mark_s > memory.stored_mark_s:
+        # Runs are created oldest slot first: where one exists, every slot up to it has had its fate.
+        runs = [(_slot_of(run, memory), run) for run in self._world.runs.of_dag(view.key)]
+        untold = sorted((slot_s, run.key.name, run.created_s) for slot_s, run in runs if slot_s > memory.stored_mark_s)
+        for slot_s, name, created_s in untold:
+            memory.told_of(slot_s, name, Fate.of_run(slot_s, created_s))
+        if untold:
             self.touch_status(view.key)
         return memory
 
-    async def _fire(self, view: DagView, memory: DagMemory, authority: Authority, slot_s: int) -> Next | None:
-        """Create one slot's run; None once its fate is known and the mark has passed it, else how the turn ends."""
-        world = self._world
-        if await self._definitions.store(view, authority) is not Answer.DONE:
-            return Next.RETRY
-        compiled = self._definitions.of_dag(view)
-        run = RunKey(view.key.namespace, scheduled_run_name(view.key.name, slot_s))
-        before = RunState()
-        spec = RunSpec(view.key.name, Trigger.SCHEDULE, slot_s)
-        values = values_of(run, view.key, spec, compiled)
-        facts = RunFacts(run_uid="", epoch=authority.epoch, cancelled=False, values=values)
-        decision = decide(self._desk, view.key, run, compiled, before, facts, world.clock.now_s())
-        intent = CreateRun(authority, run, view.key, view.uid, view.revision, Trigger.SCHEDULE, slot_s, decision.state)
-        self._creating.add(run)
-        written = await world.executor.execute(intent)
-        if written.object is not None:
-            memory.fired_slot(slot_s, written.object["metadata"]["uid"])
-            world.runs.upsert(written.object)
-            self._creating.discard(run)
-            created = world.runs.get(run)
-            if created is not None:
-                wanted = self._runs.stored(created, authority, compiled, decision, before)
-                if isinstance(wanted, float):
-                    self._runs.touch(run, after_s=wanted)
-            self.touch_status(view.key)
-            return None
-        self._desk.close(decision.grants)
-        outcome = await self._fate_of(view, memory, run, slot_s, written.answer)
-        if slot_s not in memory.fired:  # if it is, what it holds counts on
-            self._desk.leave(view.key, run)
-        return outcome
-
-    async def _fate_of(self, view: DagView, memory: DagMemory, run: RunKey, slot_s: int, answer: Answer) -> Next:
-        """After a create without success: is the slot's run there all the same?"""
-        if answer in (Answer.NOT_LEADING, Answer.REFUSED, Answer.BUSY):
-            self._creating.discard(run)
-            return Next.RETRY if answer is not Answer.NOT_LEADING else Next.REST
-        if not await self._world.refresh_run(run):
-            return Next.RETRY
-        self._creating.discard(run)
-        found = self._world.runs.get(run)
-        if found is None:
-            return Next.AGAIN if answer is Answer.EXISTS else Next.RETRY
-        spec = found.spec
-        if (
-            spec is not None
-            and spec.trigger is Trigger.SCHEDULE
-            and (spec.dag_uid, spec.scheduled_s) == (view.uid, slot_s)
-        ):
-            memory.fired_slot(slot_s, found.uid)
-            self._runs.touch(run)
-        else:
-            memory.mark_s = slot_s
-            memory.skipped += 1
-            memory.skip_reason = f"NameTaken: DAGRun {run} is not this slot's run; delete or rename it"
-            self._world.metrics.slots_passed("skipped", 1)
-        self.touch_status(view.key)
-        return Next.AGAIN
+    async def _retire(self, view: DagView, memory: DagMemory, authority: Authority, plan: SlotPlan) -> Next | float:
+        """Delete a DAG whose schedule is over, once what it asks to be kept for has passed; else rest."""
+        assert view.checked is not None
+        ttl_s = view.checked.spec.ttl_s
+        runs = list(self._world.runs.of_dag(view.key))
+        if ttl_s is None or plan.next_s is not None or plan.waiting or not all(run.finished for run in runs):
+            return Next.REST
+        ends_s = (run.state.finish_s or 0.0 for run in runs if run.state is not None)
+        left_s = max([memory.mark_s, view.created_s, *ends_s]) + ttl_s - self._world.clock.now_s()
+        if left_s > 0:
+            return min(left_s, RETIRE_LOOK_MAX_S)
+        written = await self._world.executor.execute(DeleteDag(authority, view.record))
+        match written.answer:
+            case Answer.DONE | Answer.GONE | Answer.NOT_LEADING:
+                return Next.REST
+            case Answer.CONFLICT:
+                return Next.AGAIN if await self._world.refresh_dag(view.key) else Next.RETRY
+            case _:
+                return Next.RETRY
 
     def _schedule(self, view: DagView, memory: DagMemory, next_s: float | None) -> None:
         """Wait for the next slot, and let the status tell of it."""
@@ -318,11 +291,10 @@ class Dags:
             self._wait_for(next_s, view.key)
         memory.next_s, memory.planned = next_s, True
         if (None if next_s is None else format_time(next_s)) != view.status.get("nextScheduledTime"):
-            self.touch_status(view.key)
+            self.touch_status(view.key, idle_s=FIRED_DELAY_S)
 
     def _wait_for(self, next_s: float, key: DagKey) -> None:
-        heapq.heappush(self._due, (next_s, key))
-        if self._due[0] == (next_s, key):
+        if self._queue.expect(key, next_s):
             self._sooner.set()
 
     def _pool_problem(self, view: DagView) -> str:
@@ -345,6 +317,7 @@ class Dags:
         if not memory.planned:
             self.touch(key)
             return STATUS_DELAY_S
+        memory.mark_s = max(memory.mark_s, stored_mark_s(view))
         pool_problem = self._pool_problem(view) if view.checked is not None else ""
         runs = list(self._world.runs.of_dag(key))
         revision = self._definitions.stored_revision(view)
@@ -369,10 +342,15 @@ class Dags:
                 return Next.RETRY
 
     async def _announce(self, view: DagView, memory: DagMemory) -> None:
-        """An Event for the first of a streak of skipped slots."""
-        if memory.skip_reason and memory.skip_announced != memory.skip_reason:
-            memory.skip_announced = memory.skip_reason
-            await self._world.executor.execute(Announce(view.record, "SlotSkipped", memory.skip_reason))
+        """An Event for the first of a streak of slots that went wrong in one way."""
+        news, memory.news = memory.news, {}
+        for fate, why in news.items():
+            await self._world.executor.execute(Announce(view.record, EVENT_REASONS[fate], why))
+
+
+def _why_missed(missed: Missed) -> str:
+    times = "1 scheduled time" if missed.count == 1 else f"{missed.count} scheduled times"
+    return f"{missed.reason}: {times} up to {format_time(missed.last_s)} made no run: {missed.message}"
 
 
 def _slot_of(run: RunView, memory: DagMemory) -> float:

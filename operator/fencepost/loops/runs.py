@@ -22,10 +22,11 @@ from fencepost.core.phases import RunPhase
 from fencepost.core.plan_run import RunPlan
 from fencepost.core.plan_workers import token_of
 from fencepost.core.record_check import foreign_job
-from fencepost.core.rounds import admits_round, begin_round, open_jobs
+from fencepost.core.rounds import begin_round, open_jobs
 from fencepost.core.run_state import Entry, Lease, Order, Outcome, RunState
 from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Obj
+from fencepost.loops.admissions import Admissions
 from fencepost.loops.beginning import BEGIN_WITHIN_S, unknown_params, why_not_begun
 from fencepost.loops.deciding import Decision, decide, gather_facts, values_of, with_definition_restored
 from fencepost.loops.definitions import Compiled, DefinitionMissingError, Definitions
@@ -60,10 +61,12 @@ class Runs:
         mailboxes: Mailboxes,
         letters: Letters,
         replays: Replays,
+        admissions: Admissions,
     ) -> None:
         self._world = world
         self._letters = letters
         self._replays = replays
+        self._admissions = admissions
         self._definitions = definitions
         self._desk = desk
         self._mailboxes = mailboxes
@@ -140,7 +143,7 @@ class Runs:
         dag = self._world.dags.get(view.dag)
         state = view.state or RunState()
         if view.round_due:
-            if not self._admits_round(view, dag):
+            if self._admissions.of(view, dag).wait_reason:
                 return ROUND_LOOK_S
             state = begin_round(state, view.spec.round)
         if not view.spec.revision and (not_yet := await self._prepare(view, authority, state, dag)) is not None:
@@ -176,9 +179,14 @@ class Runs:
         assert view.spec is not None
         assert view.record is not None
         world = self._world
+        verdict = self._admissions.of(view, dag)
+        dag_uid = view.spec.dag_uid or (dag.uid if dag is not None else "")
+        if verdict.wait_reason:
+            waiting = verdict.waiting(state, authority.epoch, compiled.graph.size)
+            return await self._wait(view, WriteRun(authority, view.record, view.dag, dag_uid, revision, waiting))
         if view.round_due:
             state = open_jobs(state, compiled.graph, view.spec.rerun)
-        cancelled = view.spec.cancel or view.deleting
+        cancelled = view.spec.cancel or view.deleting or bool(verdict.replaced_by)
         facts = gather_facts(view.key, view.uid, state.leases, authority, cancelled, world.workers, self._mailboxes)
         facts = replace(
             facts,
@@ -197,13 +205,17 @@ class Runs:
                 return Next.AGAIN
             facts = with_definition_restored(facts) if restored is Answer.DONE else facts
         decision = decide(self._desk, view.dag, view.key, compiled, state, facts, world.clock.now_s())
-        if not self._worth_writing(view.key, view.state, decision.state):
+        decision = replace(decision, state=verdict.told(decision.state, state))
+        # stored at once: whatever happens to its successor, a run that was told to go does not go on again
+        replaced = bool(verdict.replaced_by) and not view.spec.cancel
+        if not replaced and not self._worth_writing(view.key, view.state, decision.state):
             self._deliver(view, authority, compiled, state, decision.plan)
             self._letters.stored(view, state)
             self._desk.close(decision.grants)
             self._desk.hold(view.dag, view.key, len(state.leases))
             return self._next_look(view.key, decision)
-        dag_uid = view.spec.dag_uid or (dag.uid if dag is not None else "")
+        if replaced:
+            asked = {**asked, "cancel": True}
         intent = WriteRun(authority, view.record, view.dag, dag_uid, revision, decision.state, asked)
         written = await world.executor.execute(intent)
         if written.answer is not Answer.DONE:
@@ -221,21 +233,14 @@ class Runs:
     async def _replay(self, known: RunView, authority: Authority) -> Next | float:
         """Dead letters of a finished run are to be replayed: it goes on in another round, of their jobs alone."""
         dag = self._world.dags.get(known.dag)
-        begin = await self._replays.prepare(known, authority, lambda view: self._admits_round(view, dag))
+        begin = await self._replays.prepare(
+            known, authority, lambda view: not self._admissions.of(view, dag).wait_reason
+        )
         if not isinstance(begin, Beginning):
+            self._admissions.forget(known.dag, known.key)
             return ROUND_LOOK_S if begin is None else begin
         view, state, compiled = begin.view, begin.state, begin.compiled
         return await self._advance(view, authority, state, compiled, dag, begin.revision, begin.asked)
-
-    def _admits_round(self, view: RunView, dag: DagView | None) -> bool:
-        """Whether the DAG's concurrency lets another round of this run begin. Those that wait are taken in turn, by
-        name, so that two never begin in the same place."""
-        if dag is None or dag.checked is None:
-            return True
-        runs = [run for run in self._world.runs.of_dag(view.dag) if not run.finished]
-        active = sum(not run.round_due for run in runs)
-        ahead = sum(run.round_due and run.key < view.key for run in runs)
-        return admits_round(dag.checked.spec.concurrency_limit, active, ahead)
 
     async def _recover(self, key: RunKey, written: Written) -> Next:
         """After a write that was not stored, or perhaps was: read, and plan from what stands there."""
@@ -261,6 +266,16 @@ class Runs:
         if (answer := await self._definitions.store(dag, authority)) is Answer.DONE:
             return None
         return Next.REST if answer is Answer.NOT_LEADING else Next.RETRY
+
+    async def _wait(self, view: RunView, intent: WriteRun) -> Next:
+        """A run that may not begin yet says why; it is touched when that changes."""
+        if view.state is not None and view.state.reason == intent.state.reason:
+            return Next.REST
+        written = await self._world.executor.execute(intent)
+        if written.object is None:
+            return await self._recover(view.key, written)
+        self._take_in(written.object)
+        return Next.REST
 
     async def _postpone(
         self, view: RunView, authority: Authority, state: RunState, dag: DagView | None

@@ -21,6 +21,7 @@ from fencepost.core.names import DagKey, MailboxKey, RunKey, parse_mailbox_key
 from fencepost.core.placement import PoolSpec
 from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Api, Obj
+from fencepost.loops.admissions import Admissions
 from fencepost.loops.audit import Audit
 from fencepost.loops.dags import Dags
 from fencepost.loops.definitions import Definitions
@@ -92,10 +93,13 @@ class Scheduler:
         self._mailboxes = Mailboxes(self.world, self._slots_changed, self._touch_entry)
         self._desk.mailboxes = self._mailboxes
         definitions = Definitions(api, self.world.dags, self.world.executor)
+        admissions = Admissions(self.world.runs)
         self._letters = Letters(self.world, self._touch_run)
         self._replays = Replays(self.world, definitions, self._touch_run)
-        self._runs = Runs(self.world, definitions, self._desk, self._mailboxes, self._letters, self._replays)
-        self._dags = Dags(self.world, definitions, self._desk, self._runs)
+        self._runs = Runs(
+            self.world, definitions, self._desk, self._mailboxes, self._letters, self._replays, admissions
+        )
+        self._dags = Dags(self.world, definitions, self._desk, self._runs, admissions)
         self._audit = Audit(clock, self._look_closely)
         self._history = History(self.world, self._dags, history_age_min_s, history_total)
         self._keeper = Keeper(self.world, self._mailboxes)

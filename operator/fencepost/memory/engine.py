@@ -132,7 +132,7 @@ class Engine:
         if "deletionTimestamp" in new["metadata"] and "finalizers" not in new["metadata"]:
             remove_object(self._store, collection, record, self._now())
             return new
-        count_generation(kind, old, new)
+        count_generation(kind, old, new, self._now())
         return self._put(collection, new)
 
     def delete(

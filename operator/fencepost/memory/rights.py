@@ -27,7 +27,7 @@ GET = frozenset({"get"})
 
 EVERYWHERE: Rights = {
     Role.OPERATOR: {
-        DAGS: READ | STATUS,
+        DAGS: READ | STATUS | {"delete"},
         WORKER_POOLS: READ | STATUS,
         DAG_RUNS: READ | WRITE | STATUS,  # there is no such subresource: the right alone tells who is the operator
         DEAD_LETTERS: READ | STATUS | {"create", "delete"},

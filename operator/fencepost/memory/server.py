@@ -4,8 +4,8 @@ Its trick: between two awaits everything is done, so a request is carried out or
 tasks once before it is carried out, as no answer over a network is there at once; beyond that it waits only where a
 fault says so, and always by the clock it was given: under a clock whose time is virtual a day passes in no time.
 
-Not promised: patches, schemas beyond `memory.laws`, defaults, managedFields, what is special about built-in kinds, and
-that namespaces exist.
+Not promised: patches, schemas beyond `memory.laws`, defaults, managedFields beyond the time of a DAG's last edit, what
+is special about built-in kinds, and that namespaces exist.
 """
 
 import asyncio

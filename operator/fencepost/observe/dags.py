@@ -6,7 +6,7 @@ when it is asked for, and the latest answers are kept.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -19,6 +19,7 @@ from fencepost.api.revisions import definition_data, definition_hash
 from fencepost.api.times import parse_time
 from fencepost.core.check import CheckedDag
 from fencepost.core.cron import Gap, Overlap
+from fencepost.core.definition import Priority
 from fencepost.core.graph import Graph
 from fencepost.core.names import DagKey, content_hash, revision_name, shard_of
 from fencepost.core.problems import Problem
@@ -27,6 +28,7 @@ from fencepost.observe.reflector import ObjectName, version_of
 
 log = logging.getLogger(__name__)
 
+_PRIORITIES = {str(priority): priority for priority in Priority}
 _NO_TASKS = Graph((), {}, {})
 _NOTHING_MORE: list[object] = [(), Gap.RUN_AFTER, Overlap.FIRST, 0, None, None]
 
@@ -58,6 +60,8 @@ class DagView:
     shard: int
     generation: int
     created_s: float
+    edited_s: float
+    """When people last wrote the object, as the server has noted, in whole seconds; 0 if it has not."""
     spec_json: bytes
     """The spec as stored, compact."""
     status_json: bytes
@@ -86,6 +90,13 @@ class DagView:
     @property
     def schedule_hash(self) -> str:
         return self.reading.schedule_hash
+
+    @property
+    def priority(self) -> Priority:
+        """Of the DAG itself; told without reading the rest."""
+        spec = orjson.loads(self.spec_json)
+        name = spec.get("priority") if isinstance(spec, dict) else None
+        return _PRIORITIES.get(str(name), Priority.NORMAL)
 
     @property
     def status(self) -> dict[str, Any]:
@@ -138,6 +149,13 @@ def _schedule_hash(checked: CheckedDag) -> str:
     when: list[object] = [spec.crons, spec.time_zone, checked.spec.suspend]
     rest = [spec.at, spec.gap, spec.overlap, spec.offset_s, spec.not_before_s, spec.not_after_s]
     return content_hash(orjson.dumps(when + rest if rest != _NOTHING_MORE else when))
+
+
+def _edited_s(meta: Mapping[str, Any]) -> float:
+    """Of whoever writes spec or metadata; a write of the status has a note of its own."""
+    notes = meta.get("managedFields") or ()
+    texts = (note.get("time") for note in notes if not note.get("subresource"))
+    return max((parse_time(text) for text in texts if isinstance(text, str)), default=0.0)
 
 
 @dataclass(slots=True)
@@ -197,6 +215,7 @@ class DagCache:
             shard=shard_of(key, self.shards),
             generation=generation,
             created_s=parse_time(meta["creationTimestamp"]),
+            edited_s=_edited_s(meta),
             spec_json=old.spec_json if old and old.generation == generation else _compact(obj.get("spec")),
             status_json=_compact(obj.get("status") or {}),
             deleting="deletionTimestamp" in meta,

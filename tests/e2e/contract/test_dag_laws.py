@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.api.names import DAGS
-from fencepost.kube.errors import ForbiddenError, InvalidError
+from fencepost.kube.errors import ConflictError, ForbiddenError, InvalidError
 from fencepost.kube.protocol import Obj
 from tests.e2e.contract.objects import dag
 from tests.e2e.contract.site import Site
@@ -38,9 +38,13 @@ async def test_only_the_operator_writes_the_status(site: Site) -> None:
             await api.replace(DAGS, {**obj, "status": {"lastScheduledTime": MARK}}, subresource="status")
 
 
-async def test_the_operator_never_writes_the_rest(site: Site) -> None:
+async def test_the_operator_never_writes_the_rest_and_deletes_one_that_is_over_in_the_version_it_has_seen(
+    site: Site,
+) -> None:
     obj = await marked(site)
     with pytest.raises(ForbiddenError):
         await site.operator.replace(DAGS, {**obj, "spec": {**obj["spec"], "suspend": True}})
-    with pytest.raises(ForbiddenError):
-        await site.operator.delete(DAGS, site.namespace, "etl")
+    uid = obj["metadata"]["uid"]
+    with pytest.raises(ConflictError):
+        await site.operator.delete(DAGS, site.namespace, "etl", uid=uid, resource_version="1")
+    await site.operator.delete(DAGS, site.namespace, "etl", uid=uid)

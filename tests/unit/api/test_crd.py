@@ -78,7 +78,6 @@ def test_what_comes_later_is_in_the_schema_and_refused() -> None:
 
     assert refused == {
         "DAG": {
-            ".spec.schedule.catchUp",
             *(f".spec.tasks[*].{name}" for name in ("executor", "pod")),
         },
         "DAGRun": set(),

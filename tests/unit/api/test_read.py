@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from fencepost.api.read import check_run, read_dag, read_pool, read_run_spec, read_worker
+from fencepost.core.concurrency import Concurrency, Limits
 from fencepost.core.cron import Gap, Overlap
-from fencepost.core.dag_spec import Concurrency, DagSpec
+from fencepost.core.dag_spec import DagSpec
 from fencepost.core.definition import Definition, Priority, RetryPolicy, SuccessThreshold, Task
 from fencepost.core.history import HistoryLimits
 from fencepost.core.names import DagKey, spread_offset_s
@@ -15,7 +16,7 @@ from fencepost.core.problems import Problem
 from fencepost.core.rules import Rule
 from fencepost.core.run_spec import RunSpec
 from fencepost.core.run_state import Trigger
-from fencepost.core.schedule_spec import ScheduleSpec
+from fencepost.core.schedule_spec import CatchUp, ScheduleSpec
 from fencepost.core.worker_record import WorkerRecord
 
 CREATED = "2026-11-30T13:00:00Z"
@@ -119,8 +120,7 @@ def test_everything_that_is_written_is_read() -> None:
         ),
         schedule=ScheduleSpec(("0 3 * * *", "30 12 * * 1-5"), time_zone="Europe/Berlin"),
         suspend=True,
-        concurrency_policy=Concurrency.FORBID,
-        concurrency_limit=3,
+        limits=Limits(Concurrency.FORBID, 3),
         history=HistoryLimits(0, 1, 86_400.0),
         priority=Priority.LOW,
     )
@@ -134,6 +134,7 @@ def test_a_schedule_is_read_with_its_moments_in_whole_seconds() -> None:
                 "dst": {"gap": "Skip", "overlap": "Both"},
                 "spread": "1h",
                 "startingDeadline": "90s",
+                "catchUp": {"policy": "All", "limit": 7},
                 "notBefore": "2026-11-30T12:59:59.5Z",
                 "notAfter": "2026-11-30T13:00:00.5Z",
             }
@@ -148,6 +149,8 @@ def test_a_schedule_is_read_with_its_moments_in_whole_seconds() -> None:
         not_before_s=CREATED_S,
         not_after_s=CREATED_S,
         starting_deadline_s=90.0,
+        catch_up=CatchUp.ALL,
+        catch_up_limit=7,
     )
     assert read(a_dag(schedule={"at": CREATED})).schedule == ScheduleSpec(at=(CREATED_S,))
 
@@ -236,24 +239,25 @@ def test_a_task_has_the_priority_of_the_dag_unless_it_has_its_own() -> None:
 @pytest.mark.parametrize(
     ("concurrency", "want"),
     [
-        ({}, (Concurrency.FORBID, 1)),
-        ({"limit": 4}, (Concurrency.FORBID, 4)),
-        ({"policy": "Allow"}, (Concurrency.ALLOW, None)),
+        ({}, Limits(Concurrency.FORBID, 1)),
+        ({"limit": 4}, Limits(Concurrency.FORBID, 4)),
+        ({"policy": "Allow"}, Limits(Concurrency.ALLOW, None)),
+        ({"policy": "Replace", "limit": 2}, Limits(Concurrency.REPLACE, 2)),
+        ({"policy": "Queue"}, Limits(Concurrency.QUEUE, 1, 10)),
+        ({"policy": "Queue", "queueLimit": 3}, Limits(Concurrency.QUEUE, 1, 3)),
     ],
 )
-def test_forbid_has_a_limit_of_one_unless_it_says_another_and_allow_has_none(
-    concurrency: dict[str, Any], want: tuple[Concurrency, int | None]
+def test_there_is_a_limit_of_one_unless_it_says_another_and_allow_has_none(
+    concurrency: dict[str, Any], want: Limits
 ) -> None:
     spec = read(a_dag(concurrency=concurrency))
 
-    assert (spec.concurrency_policy, spec.concurrency_limit) == want
+    assert spec.limits == want
 
 
 @pytest.mark.parametrize(
     ("spec", "path"),
     [
-        ({"schedule": {"cron": ["* * * * *"], "catchUp": {"policy": "All"}}}, "spec.schedule.catchUp"),
-        ({"concurrency": {"policy": "Replace"}}, "spec.concurrency.policy"),
         ({"tasks": [a_task(executor="Pods")]}, "spec.tasks[0].executor"),
         ({"tasks": [a_task(pod={"spec": {}})]}, "spec.tasks[0].pod"),
     ],
@@ -302,6 +306,10 @@ def test_what_is_not_supported_yet_is_refused_by_name_and_never_ignored(spec: di
             "spec.schedule",
         ),
         ({"concurrency": {"policy": "Allow", "limit": 2}}, "InvalidValue", "spec.concurrency"),
+        ({"concurrency": {"limit": 2, "queueLimit": 2}}, "InvalidValue", "spec.concurrency"),
+        ({"schedule": {"at": CREATED, "catchUp": {"policy": "Some"}}}, "InvalidValue", "spec.schedule.catchUp.policy"),
+        ({"schedule": {"at": CREATED, "catchUp": {"limit": 101}}}, "InvalidValue", "spec.schedule.catchUp.limit"),
+        ({"ttlAfterFinished": "soon"}, "InvalidValue", "spec.ttlAfterFinished"),
         ({"params": {"a b": "1"}}, "InvalidValue", "spec.params"),
         ({"params": {"a": 1}}, "InvalidValue", "spec.params.a"),
         ({"priority": "urgent"}, "InvalidValue", "spec.priority"),

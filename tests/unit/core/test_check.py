@@ -158,3 +158,21 @@ def test_a_thousand_tasks_may_come_before_each_other_in_every_way_and_are_checke
     ]
 
     assert checked(a_spec(*tasks)).graph.outputs_kept == {"t0": 2048}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "fact"),
+    [
+        (ScheduleSpec(), "without a schedule the DAG is never finished"),
+        (ScheduleSpec(("0 3 * * *",)), "the schedule never ends"),
+        (ScheduleSpec(("0 3 * * *",), at=(int(NOW_S),)), "the schedule never ends"),
+    ],
+)
+def test_only_a_dag_whose_schedule_ends_can_go_when_it_is_finished(schedule: ScheduleSpec, fact: str) -> None:
+    remedy = "give schedule.notAfter, use schedule.at alone, or remove it"
+
+    assert problems(replace(a_spec(), schedule=schedule, ttl_s=60.0)) == [
+        f"NeverFinished: spec.ttlAfterFinished: {fact}; {remedy}"
+    ]
+    for ending in (ScheduleSpec(at=(1,)), ScheduleSpec(("0 3 * * *",), not_after_s=1)):
+        assert checked(replace(a_spec(), schedule=ending, ttl_s=60.0)).schedule.ends

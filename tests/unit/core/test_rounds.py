@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.core.intervals import IntervalSet
 from fencepost.core.phases import IllegalMoveError, JobPhase, RunPhase
-from fencepost.core.rounds import admits_round, begin_round, round_due, tasks_below
+from fencepost.core.rounds import begin_round, round_due, tasks_below
 from fencepost.core.run_spec import Rerun, RerunFrom, RunSpec
 from fencepost.core.run_state import Outcome, RunState
 from tests.unit.support.builders import a_graph, a_task
@@ -174,13 +174,6 @@ def test_a_round_is_due_once_the_run_has_finished_and_nobody_has_cancelled_it(
     phase: RunPhase, wanted: int, taken_up: int, cancel: bool, want: bool
 ) -> None:
     assert round_due(RunSpec("etl", round=wanted, cancel=cancel), RunState(phase, round=taken_up)) is want
-
-
-def test_a_round_begins_only_where_the_dag_has_room_for_one_more_run() -> None:
-    assert admits_round(None, active=7, ahead=7)
-    assert admits_round(1, active=0, ahead=0)
-    assert not admits_round(1, active=1, ahead=0)
-    assert not admits_round(1, active=0, ahead=1)
 
 
 def test_the_tasks_below_some_are_those_that_wait_for_them_in_the_end() -> None:

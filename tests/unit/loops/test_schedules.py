@@ -1,6 +1,7 @@
 """Slots: suspended, resumed, edited, many at once, with nobody there; each fires once or is accounted for."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -10,6 +11,7 @@ from fencepost.core.names import DagKey, scheduled_run_name, spread_offset_s
 from fencepost.core.phases import RunPhase
 from fencepost.kube.errors import ApiError, ConnectionLostError, ForbiddenError, NotFoundError, ServerError
 from fencepost.loops.dags import Dags
+from fencepost.loops.due_queue import LOOKS_MAX
 from fencepost.memory.faults import Fault, Request
 from tests.unit.loops.stage import NAMESPACE, NOON_S, Stage, a_task, play, slot
 
@@ -232,6 +234,32 @@ def test_a_run_deleted_by_hand_does_not_fire_again() -> None:
         stage.leader("Ben")
         await stage.at(100.0)
         assert not stage.all(DAG_RUNS)
+
+    play(story)
+
+
+def test_a_herd_is_let_through_a_few_at_a_time_the_most_urgent_first() -> None:
+    priorities = ("low", "normal", "high", "critical")
+
+    async def story(stage: Stage) -> None:
+        for number in range(200):
+            stage.dag(f"d{number:03}", cron="1 12 * * *", priority=priorities[number % 4])
+        stage.leader()
+        await stage.at(50.0)
+        slow = Fault(delay_s=0.5)
+        stage.trouble(lambda name, request: slow if (request.verb, request.kind) == ("create", DAG_RUNS) else None)
+        await stage.at(80.0)
+        sent = [
+            (sent_s, stage.get(DAGS, request.name.rpartition("-")[0])["spec"]["priority"])
+            for sent_s, _, request in stage.requests
+            if (request.verb, request.kind) == ("create", DAG_RUNS)
+        ]
+        assert len(sent) == 200
+        waves: dict[float, list[int]] = {}
+        for sent_s, priority in sent:
+            waves.setdefault(sent_s, []).append(priorities.index(priority))
+        assert max(len(wave) for wave in waves.values()) <= LOOKS_MAX
+        assert all(min(before) >= max(after) for before, after in pairwise(waves.values()))
 
     play(story)
 

@@ -7,6 +7,8 @@ that has nothing to deliver.
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, DAGS, WORKERS
 from tests.unit.loops.stage import Stage, a_task, play
 
@@ -74,7 +76,24 @@ def test_a_scheduled_run_of_one_job() -> None:
             "DELETE dagruns": 1,
         }
         statuses = [request for _, _, request in stage.requests[since:] if request.kind is DAGS and request.subresource]
-        assert len(statuses) == 2, "active and next; then not active, and the last run"
+        assert len(statuses) == 1, "the mark, the next times, the counters and the last run, all in one"
+
+    play(story)
+
+
+@pytest.mark.parametrize(("job_s", "want"), [(1.0, 10), (4.0, 10), (20.0, 20)])
+def test_the_status_of_a_dag_that_fires_every_minute(job_s: float, want: int) -> None:
+    """A run that is over within a few seconds is told of together with its slot; a longer one once it is over."""
+
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        stage.worker(job_s=job_s)
+        stage.dag("etl", cron="* * * * *")
+        await stage.at(235.0)
+        since = len(stage.requests)
+        await stage.at(235.0 + 600.0)
+        statuses = [request for _, _, request in stage.requests[since:] if request.kind is DAGS and request.subresource]
+        assert len(statuses) == want, "for ten runs"
 
     play(story)
 

@@ -235,3 +235,34 @@ def test_a_worker_that_cannot_be_read_is_gone_until_it_can() -> None:
     cache.upsert(a_worker(3))
     assert cache.get("w1-aaaaa") is not None
     assert told.aside == ["Worker"]
+
+
+def test_of_a_dag_it_is_known_when_people_have_edited_it_last_and_not_when_we_have_written_its_status() -> None:
+    notes = [
+        {"manager": "kubectl", "time": "2026-11-30T11:00:00Z"},
+        {"manager": "argo", "time": "2026-11-30T12:00:05Z"},
+        {"manager": "fencepost", "subresource": "status", "time": "2026-11-30T13:00:00Z"},
+        {"manager": "old-as-the-hills"},
+    ]
+    cache = dags(Told())
+    dag = a_dag()
+    dag["metadata"]["managedFields"] = notes
+    cache.upsert(dag)
+    cache.upsert(a_dag() | {"metadata": a_dag()["metadata"] | {"name": "bare"}})
+    noted, bare = cache.get(ETL), cache.get(DagKey("demo", "bare"))
+
+    assert noted is not None
+    assert bare is not None
+    assert (noted.edited_s - noted.created_s, bare.edited_s) == (5.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "want"), [({}, "normal"), ({"priority": "high"}, "high"), ({"priority": 7}, "normal")]
+)
+def test_a_dags_priority_is_known_without_reading_the_rest(given: dict[str, Any], want: str) -> None:
+    cache = dags(Told())
+    cache.upsert(a_dag(**given))
+    view = cache.get(ETL)
+
+    assert view is not None
+    assert str(view.priority) == want

@@ -1,23 +1,25 @@
 """Plays timelines of whole schedulers: each line a sentence, which does one thing on the stage or checks one thing.
 
 On the stage stand the real schedulers and workers, on an API server in memory and in virtual time. A line begins with
-the second of the story at which it happens, or happens right after the line above. What is checked (`->`) must be so at
-that very moment.
+the second of the story at which it happens, or with the time, or happens right after the line above. What is checked
+(`->`) must be so at that very moment.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from fencepost.api.names import DAG_RUNS
+from fencepost.api.names import DAG_RUNS, DAGS
+from fencepost.api.times import parse_time
 from fencepost.core.plan_workers import order_of
 from fencepost.core.run_state import Order
 from fencepost.kube.errors import NotFoundError
 from fencepost.memory.faults import Fault, Request
 from tests.unit.loops.processes import StageWorker
-from tests.unit.loops.stage import Stage, a_task, play, slot
+from tests.unit.loops.stage import NOON_S, Stage, a_task, play, slot
 
-LINE = re.compile(r"^(?:(?P<seconds>[\d.]+) s\s+)?(?P<sentence>\S.*)$")
+LINE = re.compile(r"^(?:(?P<seconds>[\d.]+) s\s+|(?P<time>\d{4}-\S+Z)\s+)?(?P<sentence>\S.*)$")
 
 
 class Teller:
@@ -26,6 +28,7 @@ class Teller:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.undo: dict[str, Callable[[], None]] = {}
+        self.herd: list[str] = []
 
     # Who is there.
 
@@ -41,6 +44,15 @@ class Teller:
             history={"succeeded": 1},
             **limits,
         )
+
+    def has_dag_on(self, name: str, cron: str, zone: str, tasks: str) -> None:
+        schedule = {"cron": [cron], "timeZone": zone}
+        self.stage.dag(name, *[a_task(task) for task in tasks.split(", ")], schedule=schedule)
+
+    def has_herd(self, size: str, minute: str) -> None:
+        self.herd = [f"herd-{number:04}" for number in range(int(size))]
+        for name in self.herd:
+            self.stage.dag(name, cron=f"{minute} 12 * * *")
 
     def has_worker(self, pod: str, slots: str, job_s: str | None) -> None:
         older = self.stage.workers.get(pod)
@@ -92,10 +104,19 @@ class Teller:
 
         self.stage.trouble(find)
 
+    def creates_slowly(self, name: str, seconds: str) -> None:
+        slow = Fault(delay_s=float(seconds))
+        self.stage.trouble(
+            lambda asked, request: slow if (asked, request.verb, request.kind) == (name, "create", DAG_RUNS) else None
+        )
+
     # What people do.
 
     def creates_run(self, name: str, dag: str) -> None:
         self.stage.manual_run(name, dag)
+
+    def sets_schedule(self, dag: str, cron: str) -> None:
+        self.stage.edit(DAGS, dag, schedule={"cron": [cron]})
 
     async def deletes_run(self, name: str) -> None:
         await self.stage.delete(DAG_RUNS, self.name_of(name))
@@ -113,6 +134,25 @@ class Teller:
 
     async def has_fired(self, dag: str, minutes: str) -> None:
         assert await self.stage.slots_fired(dag) == {int(minute): 1 for minute in minutes.split(", ")}
+
+    async def has_fired_at(self, dag: str, times: str) -> None:
+        fired = await self.stage.slots_fired(dag)
+        assert fired == {(parse_time(time) - NOON_S) // 60: 1 for time in times.split(", ")}
+
+    async def has_not_fired(self, dag: str) -> None:
+        assert not await self.stage.slots_fired(dag)
+
+    def next_time_is(self, dag: str, time: str) -> None:
+        assert self.stage.get(DAGS, dag)["status"]["nextScheduledTime"] == time
+
+    def fired_of_herd(self) -> Counter[str]:
+        return Counter(run["spec"]["dag"] for run in self.stage.all(DAG_RUNS) if run["spec"]["dag"] in self.herd)
+
+    def some_have_fired(self) -> None:
+        assert 0 < len(self.fired_of_herd()) < len(self.herd)
+
+    def herd_has_fired_once(self) -> None:
+        assert self.fired_of_herd() == Counter(self.herd)
 
     def run_is(self, run: str, phase: str) -> None:
         assert self.stage.run(self.name_of(run)).phase == phase
@@ -170,6 +210,8 @@ class Teller:
 RUN = r"(?:run )?(of minute \d+|[\w-]+)"
 SENTENCES: list[tuple[str, Callable[..., Coroutine[Any, Any, None] | None]]] = [
     (r"DAG (\w+)(?: with (\d+) retr(?:y|ies))?(?: within (\d+) s)?( every minute)?: (.+)", Teller.has_dag),
+    (r'DAG (\w+) on "(.+)" in (\S+): (.+)', Teller.has_dag_on),
+    (r"a herd of (\d+) DAGs, all due at minute (\d+)", Teller.has_herd),
     (r"worker (\w+) with (\d+) slots?(?:, jobs of (\d+) s)?", Teller.has_worker),
     (r"(\w+) stands by", Teller.stands_by),
     (r"(\w+) leads", Teller.leads),
@@ -180,10 +222,17 @@ SENTENCES: list[tuple[str, Callable[..., Coroutine[Any, Any, None] | None]]] = [
     (r"(\w+) is back", Teller.is_back),
     (r"what (\w+) hears comes (\d+) s late", Teller.hears_late),
     (r"(\w+)'s next (\w+) of (\w+)(?:/(\w+))? takes (\d+) s", Teller.next_is_late),
+    (r"each create of (\w+) takes ([\d.]+) s", Teller.creates_slowly),
+    (r'a person sets the schedule of (\w+) to "(.+)"', Teller.sets_schedule),
     (r"a person creates run (\S+) of (\w+)", Teller.creates_run),
     (rf"a person deletes {RUN}", Teller.deletes_run),
     (r"(\w+) on (\w+) ends(?: with exit code (\d+))?", Teller.job_ends),
     (r"-> (\w+) has fired once for each of the minutes ([\d, ]+)", Teller.has_fired),
+    (r"-> (\w+) has fired once for each of the times (\S+Z(?:, \S+Z)*)", Teller.has_fired_at),
+    (r"-> (\w+) has not fired", Teller.has_not_fired),
+    (r"-> the next time of (\w+) is (\S+Z)", Teller.next_time_is),
+    (r"-> some of the herd have fired, and some have not", Teller.some_have_fired),
+    (r"-> each of the herd has fired once", Teller.herd_has_fired_once),
     (rf"-> {RUN} is (Pending|Running|Succeeded|Failed|Cancelled)", Teller.run_is),
     (rf"-> {RUN} is not there", Teller.run_is_not_there),
     (r"-> (?!nothing)(\w+) runs on (\w+)", Teller.runs_on),
@@ -228,4 +277,10 @@ def play_text(text: str) -> None:
 def _lines(text: str) -> Iterator[tuple[int, float | None, str]]:
     for number, line in enumerate(text.splitlines(), start=1):
         if (match := LINE.match(line.strip())) and not line.startswith("#"):
-            yield number, None if match["seconds"] is None else float(match["seconds"]), match["sentence"]
+            yield number, _seconds(match), match["sentence"]
+
+
+def _seconds(match: re.Match[str]) -> float | None:
+    if match["time"] is not None:
+        return parse_time(match["time"]) - NOON_S
+    return None if match["seconds"] is None else float(match["seconds"])

@@ -1,0 +1,118 @@
+"""Firing a slot: its run is created, and what became of the create is found out, whatever answer got lost."""
+
+from collections.abc import Container
+
+from fencepost.apply.executor import Answer
+from fencepost.apply.writers import Next
+from fencepost.core.intents import Authority, CreateRun
+from fencepost.core.names import RunKey, scheduled_run_name
+from fencepost.core.plan_dag import Fate
+from fencepost.core.plan_run import RunFacts, RunPlan
+from fencepost.core.run_spec import RunSpec
+from fencepost.core.run_state import RunState, Trigger
+from fencepost.loops.admissions import Admissions
+from fencepost.loops.dag_memory import DagMemory
+from fencepost.loops.deciding import Decision, decide, values_of
+from fencepost.loops.definitions import Compiled, Definitions
+from fencepost.loops.pool_desk import PoolDesk
+from fencepost.loops.runs import Runs
+from fencepost.loops.world import World
+from fencepost.observe.dags import DagView
+from fencepost.observe.runs import RunView
+
+
+class Firing:
+    """Creates the runs of slots, one at a time for each DAG."""
+
+    def __init__(
+        self, world: World, definitions: Definitions, desk: PoolDesk, runs: Runs, admissions: Admissions
+    ) -> None:
+        self._world = world
+        self._definitions = definitions
+        self._desk = desk
+        self._runs = runs
+        self._admissions = admissions
+        self._creating: set[RunKey] = set()
+
+    @property
+    def creating(self) -> Container[RunKey]:
+        """Runs whose create is under way, or was sent and has had no clear answer yet."""
+        return self._creating
+
+    async def fire(self, view: DagView, memory: DagMemory, authority: Authority, slot_s: int) -> Next | None:
+        """Create one slot's run; None once its fate is known and the mark has passed it, else how the turn ends."""
+        world = self._world
+        if await self._definitions.store(view, authority) is not Answer.DONE:
+            return Next.RETRY
+        compiled = self._definitions.of_dag(view)
+        run = RunKey(view.key.namespace, scheduled_run_name(view.key.name, slot_s))
+        now_s = world.clock.now_s()
+        decision = self._decide(view, authority, compiled, run, slot_s, now_s)
+        intent = CreateRun(authority, run, view.key, view.uid, view.revision, Trigger.SCHEDULE, slot_s, decision.state)
+        self._creating.add(run)
+        written = await world.executor.execute(intent)
+        if written.object is not None:
+            uid = written.object["metadata"]["uid"]
+            memory.fired_slot(slot_s, run.name, uid, self._fate(slot_s, now_s))
+            world.runs.upsert(written.object)
+            self._creating.discard(run)
+            created = world.runs.get(run)
+            if created is not None and decision.state.start_s is not None:
+                wanted = self._runs.stored(created, authority, compiled, decision, RunState())
+                if isinstance(wanted, float):
+                    self._runs.touch(run, after_s=wanted)
+            return None
+        self._desk.close(decision.grants)
+        outcome = await self._fate_of(view, memory, run, slot_s, written.answer)
+        if slot_s not in memory.fired:  # if it is, what it holds counts on
+            self._desk.leave(view.key, run)
+            self._admissions.forget(view.key, run)
+        return outcome
+
+    def _decide(
+        self, view: DagView, authority: Authority, compiled: Compiled, run: RunKey, slot_s: int, now_s: float
+    ) -> Decision:
+        """The run as it is created: with its first leases, or waiting for its turn."""
+        verdict = self._admissions.new(view, run, slot_s, now_s)
+        if verdict.wait_reason:
+            state = verdict.waiting(RunState(), authority.epoch, compiled.graph.size)
+            return Decision(state, RunPlan(state), ())
+        spec = RunSpec(view.key.name, Trigger.SCHEDULE, slot_s)
+        values = values_of(run, view.key, spec, compiled)
+        facts = RunFacts(run_uid="", epoch=authority.epoch, cancelled=False, values=values)
+        return decide(self._desk, view.key, run, compiled, RunState(), facts, now_s)
+
+    def _fate(self, slot_s: int, made_s: float) -> Fate:
+        fate = Fate.of_run(slot_s, made_s)
+        self._world.metrics.slots_passed(fate.value, 1)
+        return fate
+
+    async def _fate_of(self, view: DagView, memory: DagMemory, run: RunKey, slot_s: int, answer: Answer) -> Next:
+        """After a create without success: is the slot's run there all the same?"""
+        if answer in (Answer.NOT_LEADING, Answer.REFUSED, Answer.BUSY):
+            self._creating.discard(run)
+            return Next.RETRY if answer is not Answer.NOT_LEADING else Next.REST
+        if not await self._world.refresh_run(run):
+            return Next.RETRY
+        self._creating.discard(run)
+        found = self._world.runs.get(run)
+        if found is None:
+            return Next.AGAIN if answer is Answer.EXISTS else Next.RETRY
+        if _is_of_slot(found, view, slot_s):
+            memory.fired_slot(slot_s, run.name, found.uid, self._fate(slot_s, found.created_s))
+            self._runs.touch(run)
+        else:
+            why = f"NameTaken: DAGRun {run} is not this slot's run; delete or rename it"
+            memory.passed(Fate.SKIPPED, slot_s, 1, why)
+            self._world.metrics.slots_passed(Fate.SKIPPED.value, 1)
+        return Next.AGAIN
+
+
+def _is_of_slot(found: RunView, view: DagView, slot_s: int) -> bool:
+    """Whether a run is this slot's, be it made by its schedule or by somebody who made up for it already."""
+    spec = found.spec
+    return (
+        spec is not None
+        and spec.trigger is not Trigger.MANUAL
+        and (spec.dag_uid, spec.scheduled_s) == (view.uid, slot_s)
+    )
