@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.e2e.controlplane.paths import REPOSITORY
 
 RATE = 20
@@ -11,7 +13,7 @@ DURATION_S = 5
 JOBS = RATE * DURATION_S
 
 
-def bench(shape: str) -> dict[str, object]:
+def bench(shape: str, limit_s: float = 280) -> dict[str, object]:
     command = [
         sys.executable,
         "-m",
@@ -20,7 +22,7 @@ def bench(shape: str) -> dict[str, object]:
         f"--rate={RATE}",
         f"--duration={DURATION_S}",
     ]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=limit_s, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     line: dict[str, object] = json.loads(done.stdout)
     return line
@@ -39,3 +41,13 @@ def test_a_run_of_one_job_is_written_twice_and_costs_no_more_writes_than_its_bud
     per_job = line["api_writes_per_job"]
     assert isinstance(per_job, float)
     assert per_job <= 8, "the budget of a run on an idle cluster"
+
+
+@pytest.mark.timeout(1000)
+def test_the_widest_fan_out_runs_to_its_end_at_less_than_a_write_a_job() -> None:
+    line = bench("wide", limit_s=960)
+    print(json.dumps(line))
+    assert (line["jobs"], line["failed_runs"]) == (10_000, 0)
+    per_job = line["api_writes_per_job"]
+    assert isinstance(per_job, float)
+    assert per_job <= 1, "the budget of a fan-out of a thousand jobs and more"

@@ -16,7 +16,7 @@ from fencepost.core.names import JobKey
 from fencepost.core.outputs import OutputShelf
 from fencepost.core.phases import MARKS, IllegalMoveError, JobPhase, move_job
 from fencepost.core.run_state import Death, Lease, LetterSet, Result, RunState, TaskState, Waiting
-from fencepost.core.thresholds import fails_fast, has_succeeded
+from fencepost.core.thresholds import cannot_succeed, has_succeeded
 
 FAILURES_KEPT = 10
 """Jobs whose failure a run describes; the others are only counted."""
@@ -86,7 +86,7 @@ class Draft:
 
     def fails_fast(self, task: Task) -> bool:
         """Whether what is left of the task is to be cancelled."""
-        return fails_fast(task, self.state_of(task), self.size(task))
+        return task.fail_fast and cannot_succeed(task, self.state_of(task), self.size(task))
 
     def last_end_s(self, task: Task) -> float | None:
         """The latest end of an attempt of the task, by the workers' clocks."""

@@ -65,10 +65,25 @@ class IntervalSet:
             for first, last in zip(self._firsts, self._lasts, strict=True)
         )
 
+    def with_number(self, number: int) -> "IntervalSet":
+        """The same numbers and this one. Costs two copies of short tuples, where a union walks over all intervals."""
+        at = bisect_right(self._firsts, number)
+        if at and number <= self._lasts[at - 1]:
+            return self
+        joins_left = at > 0 and self._lasts[at - 1] == number - 1
+        joins_right = at < len(self._firsts) and self._firsts[at] == number + 1
+        made = IntervalSet()
+        made._firsts = self._firsts[:at] + (() if joins_left else (number,)) + self._firsts[at + joins_right :]
+        made._lasts = self._lasts[: at - joins_left] + (() if joins_right else (number,)) + self._lasts[at:]
+        made._size = self._size + 1
+        return made
+
     def union(self, other: "IntervalSet") -> "IntervalSet":
         """The numbers of either set."""
         if not self._size or not other._size:
             return self if self._size else other
+        if other._size == 1:
+            return self.with_number(other._firsts[0])
         firsts: list[int] = []
         lasts: list[int] = []
         pairs = merge(zip(self._firsts, self._lasts, strict=True), zip(other._firsts, other._lasts, strict=True))

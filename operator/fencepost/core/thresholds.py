@@ -25,9 +25,9 @@ def has_succeeded(task: Task, state: TaskState, size: int) -> bool:
     return succeeded + state.count(JobPhase.FAILED) >= size and succeeded >= successes_wanted(task, size)
 
 
-def fails_fast(task: Task, state: TaskState, size: int) -> bool:
-    """Whether what is left of the task is to be cancelled: so many have failed that it cannot succeed any more."""
-    return task.fail_fast and state.count(JobPhase.FAILED) > size - successes_wanted(task, size)
+def cannot_succeed(task: Task, state: TaskState, size: int) -> bool:
+    """Whether so many of its jobs have failed that too few are left to succeed."""
+    return state.count(JobPhase.FAILED) > size - successes_wanted(task, size)
 
 
 def threshold_problems(definition: Definition) -> list[Problem]:

@@ -22,12 +22,13 @@ from tests.e2e.support.install import install
 FOLDER = REPOSITORY / ".cache" / "bench"
 POOL = {"apiVersion": "fencepost.dev/v1alpha1", "kind": "WorkerPool", "metadata": {"name": "default"}}
 HISTORY_AGE_S = 5.0
-JOB_S = {"single": 1.0, "scheduled": 1.0, "chain": 0.1, "fan": 1.0, "idle": 0.0, "cold": 0.0}
+JOB_S = {"single": 1.0, "scheduled": 1.0, "chain": 0.1, "fan": 1.0, "wide": 1.0, "idle": 0.0, "cold": 0.0}
 WORKERS = {
     "single": (16, 32),
     "scheduled": (16, 32),
     "chain": (16, 32),
     "fan": (20, 10),
+    "wide": (20, 32),
     "idle": (2, 10),
     "cold": (1, 1),
 }

@@ -12,7 +12,7 @@ from fencepost.core.run_state import RunState
 from fencepost.kube.protocol import Api, EventType, Obj
 
 NAMESPACE = "default"
-UNTIL_LIMIT_S = 300.0
+UNTIL_LIMIT_S = 900.0
 
 
 @dataclass

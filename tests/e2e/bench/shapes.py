@@ -16,6 +16,8 @@ Line = dict[str, Any]
 DAGS_OF_SINGLE = 50
 CHAIN_LENGTH = 10
 FAN_WIDTH = 1000
+WIDE_WIDTH = 10_000
+"""The widest fan-out that there may be."""
 WARM_UP_RUNS = 10
 IDLE_DAGS = 100
 CREATE_AT_ONCE = 32
@@ -99,6 +101,13 @@ async def fan(stage: Stage) -> Line:
     return await _at_rate(stage, "fan", ["fan"], tasks, 1.0, 1, jobs_a_run=FAN_WIDTH)
 
 
+async def wide(stage: Stage) -> Line:
+    """One run of ten thousand jobs."""
+    command = ["sleep", str(stage.options.job_s)]
+    tasks = [{"name": "wide", "command": command, "forEach": {"count": WIDE_WIDTH}}]
+    return await _at_rate(stage, "wide", ["wide"], tasks, 1.0, 1, jobs_a_run=WIDE_WIDTH)
+
+
 async def idle(stage: Stage) -> Line:
     """A hundred DAGs with schedules, nothing due."""
     await _make_many(stage.api, IDLE_DAGS)
@@ -141,6 +150,7 @@ SHAPES: dict[str, Callable[[Stage], Awaitable[Line]]] = {
     "scheduled": scheduled,
     "chain": chain,
     "fan": fan,
+    "wide": wide,
     "idle": idle,
     "cold": cold,
 }

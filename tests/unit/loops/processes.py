@@ -130,13 +130,18 @@ class Runner(FakeRunner):
         self.job_s = job_s
         self.exit_codes: dict[str, list[int]] = {}
         """By task: how its next jobs end; 0 beyond them."""
+        self.on_start: Callable[[Launch], tuple[float, int]] | None = None
+        """After how many seconds a job ends by itself, and with which exit code."""
         self._worker = worker
         self._started = started
 
     async def start(self, launch: Launch) -> FakeJob:
         job = await super().start(launch)
         self._started.append((self._worker, job))
-        if self.job_s is not None:
+        if self.on_start is not None:
+            seconds, code = self.on_start(launch)
+            asyncio.get_running_loop().call_later(seconds, self._end, job, code)
+        elif self.job_s is not None:
             codes = self.exit_codes.get(launch.source.job.task)
             asyncio.get_running_loop().call_later(self.job_s, self._end, job, codes.pop(0) if codes else 0)
         return job
