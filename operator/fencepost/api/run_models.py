@@ -106,9 +106,9 @@ class DAGRunSpec(Part):
                 "dagUID, revision and scheduledTime cannot be removed once they are set; make another run",
             ),
             rule(
-                f"{CREATED_EARLIER} || self.trigger == 'Manual'"
-                " || (has(self.scheduledTime) && has(self.dagUID) && has(self.revision))",
-                "a run that nobody made by hand names its scheduledTime, dagUID and revision",
+                f"{CREATED_EARLIER} || self.trigger == 'Manual' || (has(self.scheduledTime)"
+                " && (self.trigger == 'Backfill' || (has(self.dagUID) && has(self.revision))))",
+                "a run of a slot names its scheduledTime, and a scheduled one its dagUID and revision",
                 optionalOldSelf=True,
             ),
             rule(
@@ -139,7 +139,7 @@ class DAGRunSpec(Part):
     revision: Annotated[Label | None, Field(json_schema_extra=FIXED_ONCE_SET)] = None
     """The ControllerRevision that holds what the run executes. The operator fills it in."""
     trigger: Annotated[Literal["Schedule", "Manual", "Backfill"], Field(json_schema_extra=FIXED)] = "Manual"
-    """Only the operator makes runs with a trigger other than Manual."""
+    """Schedule is for the operator alone; Backfill for whoever has the verb `backfill` on the DAG."""
     scheduled_time: Annotated[Time | None, Field(json_schema_extra=FIXED_ONCE_SET)] = None
     """What `$(run.scheduledTime)` stands for; the time of creation if left out."""
     params: Annotated[Params | None, Field(json_schema_extra=FIXED)] = None
@@ -239,8 +239,8 @@ class DAGRun(Part):
                 fieldPath=".status.round",
             ),
             rule(
-                f"{CREATED_EARLIER} || self.spec.trigger == 'Manual' || has(self.status)",
-                "a run that nobody made by hand is created with its status: the epoch in it is what is fenced",
+                f"{CREATED_EARLIER} || self.spec.trigger != 'Schedule' || has(self.status)",
+                "a scheduled run is created with its status: the epoch in it is what is fenced",
                 fieldPath=".status",
                 optionalOldSelf=True,
             ),
@@ -249,7 +249,7 @@ class DAGRun(Part):
                 " || (self.metadata.name.startsWith(self.spec.dag + '-')"
                 " && size(self.metadata.name) == size(self.spec.dag) + 11"
                 " && int(self.metadata.name.substring(size(self.spec.dag) + 1)) == int(self.spec.scheduledTime))",
-                "a scheduled run is named <dag>-<Unix seconds of its scheduledTime, ten digits>",
+                "a slot's run is named <dag>-<Unix seconds of its scheduledTime, ten digits>",
                 fieldPath=".metadata.name",
                 optionalOldSelf=True,
             ),

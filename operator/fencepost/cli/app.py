@@ -135,6 +135,13 @@ def _load_cancel(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
     return OnCluster(cancel.run)
 
 
+def _load_backfill(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost.cli import backfill
+
+    backfill.add_parser(subparsers, COMMANDS["backfill"].help)
+    return OnCluster(backfill.run)
+
+
 def _load_suspend(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
     from fencepost.cli import suspend
 
@@ -182,6 +189,7 @@ COMMANDS = {
     "run": Command("a DAG on this machine, with no cluster", _load_run),
     "next": Command("the coming times of a schedule", _load_next),
     "trigger": Command("a run of a DAG now", _load_trigger),
+    "backfill": Command("runs of a DAG for times in the past", _load_backfill),
     "cancel": Command("stop a run", _load_cancel),
     "suspend": Command("no new runs of a DAG, or no more jobs of a run, for now", _load_suspend),
     "resume": Command("let what was suspended go on", _load_resume),

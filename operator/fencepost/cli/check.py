@@ -26,6 +26,7 @@ from fencepost.cli.sources import Document, find_files, read_documents
 from fencepost.core.check import CheckedDag
 from fencepost.core.problems import Problem
 from fencepost.memory.identity import USER
+from fencepost.memory.laws import run_of_a_slot_is_complete_and_named_by_it
 from fencepost.memory.policies import POLICIES
 from fencepost.memory.records import ObjectKey
 from fencepost.memory.writes import write_of
@@ -166,7 +167,7 @@ def _run_problems(document: Document) -> list[Problem]:
         return problems
     key = ObjectKey(str(document.metadata.get("namespace", "")), str(document.metadata.get("name", "")))
     write = write_of(USER, "create", DAG_RUNS, key, None, run, shard_epoch=lambda _shard: None)
-    refusals = (law(write) for law in POLICIES[DAG_RUNS])
+    refusals = (law(write) for law in (run_of_a_slot_is_complete_and_named_by_it, *POLICIES[DAG_RUNS]))
     facts = (refusal.partition("; ") for refusal in refusals if refusal)
     return [Problem("Refused", "", fact, remedy or "correct it") for fact, _, remedy in facts]
 

@@ -13,9 +13,9 @@ from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS
 from fencepost.api.rounds import rerun_part
 from fencepost.api.times import format_time
 from fencepost.base.clock import Clock
-from fencepost.cli.cluster import Cluster, ClusterError, Obj, add_cluster_options, named
+from fencepost.cli.cluster import Cluster, Obj, add_cluster_options, named
 from fencepost.cli.errors import RefusedError
-from fencepost.cli.waiting import EXIT_SUCCEEDED, PERIOD_S, Patience, exit_code, is_finished, wait_for_end
+from fencepost.cli.waiting import EXIT_SUCCEEDED, PERIOD_S, exit_code, insist, is_finished, wait_for_end
 from fencepost.core.intervals import IntervalSet
 from fencepost.core.phases import MARKS, JobPhase
 from fencepost.core.run_spec import Rerun, RerunFrom
@@ -134,13 +134,5 @@ def _job(text: str, run: Obj, cluster: Cluster, where: str) -> tuple[str, int | 
 
 async def _begun(cluster: Cluster, clock: Clock, name: str, number: int) -> None:
     """Wait until the operator has taken the round up."""
-    patience = Patience(clock)
-    while True:
-        try:
-            if cluster.get(DAG_RUNS, name)["status"]["round"] >= number:
-                return
-        except ClusterError as error:
-            patience.bear(error)
-        else:
-            patience.well()
+    while (await insist(clock, lambda: cluster.get(DAG_RUNS, name)))["status"]["round"] < number:
         await clock.sleep(PERIOD_S)

@@ -1,10 +1,15 @@
 """Waiting for a run: asked for once a second, told when it has moved on; with patience for a server that is away."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from fencepost.api.names import DAG_RUNS
 from fencepost.base.clock import Clock
 from fencepost.cli.cluster import Cluster, ClusterError, Obj
 from fencepost.cli.errors import CommandError
 from fencepost.core.phases import RunPhase
+
+T = TypeVar("T")
 
 PERIOD_S = 1.0
 PATIENCE_S = 120.0
@@ -17,50 +22,32 @@ class WaitedInVainError(CommandError):
     """What was waited for can no longer come, or nobody can say."""
 
 
-class Patience:
-    """Asks again while the server is away, but not for ever."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._failing_since_s: float | None = None
-
-    def well(self) -> None:
-        """The server has answered."""
-        self._failing_since_s = None
-
-    def bear(self, error: ClusterError) -> None:
-        """Raise what ends the waiting: an answer that will stay what it is, or silence for too long."""
-        now_s = self._clock.steady_s()
-        self._failing_since_s = now_s if self._failing_since_s is None else self._failing_since_s
-        if not error.passing:
-            raise error
-        if now_s - self._failing_since_s >= PATIENCE_S:
-            raise WaitedInVainError(
-                f"{error}; nobody has answered for {PATIENCE_S:.0f} s, and the run goes on"
-            ) from None
+async def insist(clock: Clock, ask: Callable[[], T]) -> T:
+    """The answer, asked for again while the server is away; ClusterError for one that will stay what it is."""
+    began_s = clock.steady_s()
+    while True:
+        try:
+            return ask()
+        except ClusterError as error:
+            if not error.passing:
+                raise
+            if clock.steady_s() - began_s >= PATIENCE_S:
+                raise WaitedInVainError(f"{error}; nobody has answered for {PATIENCE_S:.0f} s") from None
+        await clock.sleep(PERIOD_S)
 
 
 async def wait_for_end(cluster: Cluster, clock: Clock, name: str) -> Obj:
     """The run's object once it has finished, each step of it printed; WaitedInVainError if it is deleted before."""
-    patience = Patience(clock)
     said = ""
     while True:
-        try:
-            run = cluster.find(DAG_RUNS, name)
-        except ClusterError as error:
-            patience.bear(error)
-        else:
-            patience.well()
-            if run is None:
-                raise WaitedInVainError(
-                    f"DAGRun {cluster.namespace}/{name} was deleted before it had ended; start another"
-                )
-            line = summary(run)
-            if line != said:
-                print(line, flush=True)
-                said = line
-            if is_finished(run):
-                return run
+        run = await insist(clock, lambda: cluster.find(DAG_RUNS, name))
+        if run is None:
+            raise WaitedInVainError(f"DAGRun {cluster.namespace}/{name} was deleted before it had ended; start another")
+        if (line := summary(run)) != said:
+            print(line, flush=True)
+            said = line
+        if is_finished(run):
+            return run
         await clock.sleep(PERIOD_S)
 
 

@@ -1,9 +1,10 @@
 """Which finished runs of a DAG are kept, and until when.
 
-A run is kept while it is among the latest of its sort (succeeded or not) and has not been finished for longer than the
-DAG's history lasts. Whichever limit is passed first, the run goes.
+A run is kept while it is among the latest of its sort (succeeded or not, backfilled or not) and has not been finished
+for longer than the DAG's history lasts. Whichever limit is passed first, the run goes.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -29,6 +30,13 @@ class Ended(Generic[T]):
     run: T
     succeeded: bool
     finish_s: float
+    backfilled: bool = False
+    """A backfill goes on after its latest run, so scheduled ones must not push all of its runs out."""
+
+    @property
+    def sort(self) -> tuple[bool, bool]:
+        """Each sort is counted by itself."""
+        return self.succeeded, self.backfilled
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +52,16 @@ class HistoryPlan(Generic[T]):
 def plan_history(runs: Iterable[Ended[T]], limits: HistoryLimits, now_s: float) -> HistoryPlan[T]:
     """What the limits do not keep."""
     ordered = sorted(runs, key=lambda ended: ended.finish_s)
-    counts = {True: 0, False: 0}
-    for ended in ordered:
-        counts[ended.succeeded] += 1
-    over = {True: counts[True] - limits.succeeded, False: counts[False] - limits.failed}
+    over = Counter(ended.sort for ended in ordered)
+    for succeeded, backfilled in over:
+        over[succeeded, backfilled] -= limits.succeeded if succeeded else limits.failed
     surplus: list[T] = []
     next_s = None
     for ended in ordered:
         expired = limits.ttl_s is not None and ended.finish_s + limits.ttl_s <= now_s
-        if over[ended.succeeded] > 0 or expired:
+        if over[ended.sort] > 0 or expired:
             surplus.append(ended.run)
         elif next_s is None and limits.ttl_s is not None:
             next_s = ended.finish_s + limits.ttl_s
-        over[ended.succeeded] -= 1
+        over[ended.sort] -= 1
     return HistoryPlan(surplus, next_s)

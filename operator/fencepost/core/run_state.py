@@ -22,7 +22,7 @@ class Trigger(StrEnum):
     MANUAL = "Manual"
     """A person made it."""
     BACKFILL = "Backfill"
-    """The operator made it for a scheduled time in the past, at a person's request (a later feature)."""
+    """A person made it for a scheduled time in the past; it stands under the slot's own name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from fencepost.api.codec import decode_result
 from fencepost.api.times import format_time
+from fencepost.core.definition import Priority
 from fencepost.core.inputs import run_values
 from fencepost.core.intents import Authority
 from fencepost.core.names import DagKey, JobKey, RunKey, mailbox_key
@@ -88,10 +89,21 @@ def _read_result(text: str, token: int) -> Result:
 
 
 def decide(
-    desk: PoolDesk, dag: DagKey, run: RunKey, compiled: Compiled, state: RunState, facts: RunFacts, now_s: float
+    desk: PoolDesk,
+    dag: DagKey,
+    run: RunKey,
+    compiled: Compiled,
+    state: RunState,
+    facts: RunFacts,
+    now_s: float,
+    *,
+    in_background: bool = False,
 ) -> Decision:
-    """Plan, ask the pool, lease. The reason why jobs wait goes into the state."""
+    """Plan, ask the pool, lease. The reason why jobs wait goes into the state. `in_background`: whatever priorities the
+    tasks have, it is low."""
     plan = advance_run(state, compiled.graph, compiled.definition, facts, now_s)
+    if in_background:
+        plan = replace(plan, demands=tuple(replace(demand, priority=Priority.LOW) for demand in plan.demands))
     grants = desk.ask(compiled.definition.pool, dag, run, len(plan.state.leases), plan.demands)
     leased, _ = lease_jobs(plan, compiled.graph, grants, now_s)
     block = desk.block(compiled.definition.pool, dag, run)

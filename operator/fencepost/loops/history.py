@@ -137,7 +137,7 @@ class History:
     def _plan(self, key: DagKey) -> HistoryPlan[RunView]:
         """What is to go of a DAG's runs; nothing while nobody can read what it wants to keep."""
         ended = [
-            Ended(run, run.state.phase is RunPhase.SUCCEEDED, run.state.finish_s or 0.0)
+            Ended(run, run.state.phase is RunPhase.SUCCEEDED, run.state.finish_s or 0.0, run.in_background)
             for run in self._world.runs.of_dag(key)
             if run.state is not None and _has_ended(run)
         ]

@@ -13,7 +13,7 @@ def count(world: World, view: RunView, before: RunState, after: RunState) -> Non
     if after.lease_counter > before.lease_counter:
         metrics.jobs_leased(leased)
     if before.phase is RunPhase.PENDING and after.phase is RunPhase.RUNNING and view.spec is not None:
-        due_s = view.spec.scheduled_s or view.created_s
+        due_s = view.created_s if view.in_background else view.spec.scheduled_s or view.created_s
         metrics.start_lag(str(view.spec.trigger), world.clock.now_s() - due_s)
     for phase in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.SKIPPED, JobPhase.CANCELLED):
         ended = _total(after, phase) - _total(before, phase)

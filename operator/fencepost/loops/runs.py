@@ -204,7 +204,8 @@ class Runs:
             if world.runs.get(view.key) is not view:
                 return Next.AGAIN
             facts = with_definition_restored(facts) if restored is Answer.DONE else facts
-        decision = decide(self._desk, view.dag, view.key, compiled, state, facts, world.clock.now_s())
+        now_s, low = world.clock.now_s(), view.in_background
+        decision = decide(self._desk, view.dag, view.key, compiled, state, facts, now_s, in_background=low)
         decision = replace(decision, state=verdict.told(decision.state, state))
         # stored at once: whatever happens to its successor, a run that was told to go does not go on again
         replaced = bool(verdict.replaced_by) and not view.spec.cancel

@@ -16,6 +16,7 @@ from fencepost.memory.writes import NOTHING, Law, Write, label_of
 
 FINISHED = frozenset(phase.value for phase in RunPhase if phase.finished)
 MANUAL = Trigger.MANUAL.value
+BACKFILL = Trigger.BACKFILL.value
 FIXED = {"dag": None, "trigger": MANUAL, "params": None}
 """Parts of a run's spec that never change, with what they are when left out."""
 SHARDS = frozenset(str(shard) for shard in range(SHARDS_DEFAULT))
@@ -120,17 +121,18 @@ def overrides_hold_now(write: Write) -> str | None:
     return None
 
 
-def scheduled_run_is_complete_and_named_by_its_slot(write: Write) -> str | None:
+def run_of_a_slot_is_complete_and_named_by_it(write: Write) -> str | None:
     """The name is the unique index on DAG and scheduled time."""
     spec = write.new_spec
-    if write.old is not None or spec.get("trigger", MANUAL) == MANUAL:
+    trigger = spec.get("trigger", MANUAL)
+    if write.old is not None or trigger == MANUAL:
         return None
-    if write.new_status is None:
-        return "a run that nobody made by hand is created with its status: the epoch in it is what is fenced"
-    if not all(name in spec for name in FIXED_ONCE_SET):
-        return "a run that nobody made by hand names its scheduledTime, dagUID and revision"
+    if trigger != BACKFILL and write.new_status is None:
+        return "a scheduled run is created with its status: the epoch in it is what is fenced"
+    if not all(name in spec for name in (("scheduledTime",) if trigger == BACKFILL else FIXED_ONCE_SET)):
+        return "a run of a slot names its scheduledTime, and a scheduled one its dagUID and revision"
     if write.key.name != scheduled_run_name(spec.get("dag", ""), int(parse_time(spec["scheduledTime"]))):
-        return "a scheduled run is named <dag>-<Unix seconds of its scheduledTime, ten digits>"
+        return "a slot's run is named <dag>-<Unix seconds of its scheduledTime, ten digits>"
     return None
 
 
@@ -236,7 +238,7 @@ LAWS: dict[Kind, tuple[Law, ...]] = {
         run_is_asked_again_in_turn,
         rerun_is_of_its_round,
         overrides_hold_now,
-        scheduled_run_is_complete_and_named_by_its_slot,
+        run_of_a_slot_is_complete_and_named_by_it,
         labelled_run_has_a_leader,
     ),
     DEAD_LETTERS: (letter_tells_what_has_happened,),

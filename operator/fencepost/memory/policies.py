@@ -9,10 +9,11 @@ go with its namespace, as there are no namespaces here.
 
 import re
 
-from fencepost.api.names import DAG_RUNS, LEASES, ROLE_LABEL, SHARD_LABEL, WORKERS, Kind
+from fencepost.api.names import DAG_RUNS, DAGS, LEASES, ROLE_LABEL, SHARD_LABEL, WORKERS, Kind
 from fencepost.core.names import NONCE_LENGTH, SHARDS_DEFAULT, member_lease_name, shard_lease_name
 from fencepost.memory.identity import Role
-from fencepost.memory.laws import MANUAL, SHARDS
+from fencepost.memory.laws import BACKFILL, MANUAL, SHARDS
+from fencepost.memory.rights import may
 from fencepost.memory.writes import Law, Write, label_of
 
 SHARD_LEASE_PREFIX = shard_lease_name(0).removesuffix("0")
@@ -29,17 +30,23 @@ def run_status_is_the_operators(write: Write) -> str | None:
 
 
 def triggers_are_the_operators(write: Write) -> str | None:
-    """A person's run is a manual one."""
-    if write.old is None and not _by_operator(write) and write.new_spec.get("trigger", MANUAL) != MANUAL:
-        return "only the operator makes runs with a trigger other than Manual; leave trigger out"
-    return None
-
-
-def scheduled_names_are_the_operators(write: Write) -> str | None:
-    """A run under a slot's name takes that slot's place, whatever DAG it names."""
-    if write.verb != "create" or not SCHEDULED_NAME.search(write.key.name):
+    """A person's run is a manual one, or one of a backfill that the person may make."""
+    trigger = write.new_spec.get("trigger", MANUAL)
+    if write.old is not None or _by_operator(write) or trigger == MANUAL:
         return None
-    if not _by_operator(write) or write.new_spec.get("trigger", MANUAL) == MANUAL:
+    if trigger == BACKFILL and may(write.identity, "backfill", DAGS):
+        return None
+    return (
+        "only the operator makes runs with a trigger other than Manual, and those of a backfill whoever may backfill"
+        " the DAG; leave trigger out"
+    )
+
+
+def names_of_slots_are_for_their_runs(write: Write) -> str | None:
+    """A run under a slot's name takes that slot's place, whatever DAG it names."""
+    if write.old is not None or not SCHEDULED_NAME.search(write.key.name):
+        return None
+    if write.new_spec.get("trigger", MANUAL) == MANUAL:
         return "names that end in a dash and ten digits are those of scheduled runs; choose another name"
     return None
 
@@ -143,7 +150,7 @@ POLICIES: dict[Kind, tuple[Law, ...]] = {
     DAG_RUNS: (
         run_status_is_the_operators,
         triggers_are_the_operators,
-        scheduled_names_are_the_operators,
+        names_of_slots_are_for_their_runs,
         shard_label_is_the_operators,
         definition_is_the_operators,
         overrides_name_who_made_them,

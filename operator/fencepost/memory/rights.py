@@ -36,7 +36,7 @@ EVERYWHERE: Rights = {
     },
     Role.WORKER: {DAG_RUNS: GET, CONTROLLER_REVISIONS: GET},
     Role.USER: {
-        DAGS: READ | WRITE,
+        DAGS: READ | WRITE | {"backfill"},
         DAG_RUNS: READ | WRITE,
         DEAD_LETTERS: READ | {"update", "delete"},
         WORKERS: READ,
@@ -58,12 +58,16 @@ IN_SYSTEM: Rights = {
 """In the system namespace, besides."""
 
 
+def may(identity: Identity, verb: str, kind: Kind) -> bool:
+    """Whether the role has a right to this verb everywhere."""
+    return identity.role is Role.ADMIN or verb in EVERYWHERE[identity.role].get(kind, ())
+
+
 def check_right(identity: Identity, verb: str, kind: Kind, namespace: str, name: str, system_namespace: str) -> None:
     """ForbiddenError where the role has no right to this verb; an administrator has every right."""
-    role = identity.role
-    if role is Role.ADMIN or verb in EVERYWHERE[role].get(kind, ()):
+    if may(identity, verb, kind):
         return
-    if namespace == system_namespace and verb in IN_SYSTEM[role].get(kind, ()):
+    if namespace == system_namespace and verb in IN_SYSTEM[identity.role].get(kind, ()):
         return
     what = f"{kind} {name!r}" if name else str(kind)
     where = f"in namespace {namespace!r}" if namespace else "at the cluster scope"

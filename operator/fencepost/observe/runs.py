@@ -16,7 +16,7 @@ from fencepost.api.times import parse_time
 from fencepost.core.names import DagKey, RunKey, shard_of
 from fencepost.core.rounds import round_due
 from fencepost.core.run_spec import RunSpec
-from fencepost.core.run_state import RunState
+from fencepost.core.run_state import RunState, Trigger
 from fencepost.kube.protocol import Obj
 from fencepost.observe.reflector import ObjectName, version_of
 
@@ -52,6 +52,11 @@ class RunView:
     def round_due(self) -> bool:
         """It has ended, and a person has asked for another round of it: it counts as active from then on."""
         return self.spec is not None and self.state is not None and round_due(self.spec, self.state)
+
+    @property
+    def in_background(self) -> bool:
+        """It belongs to a backfill: with low priority, and beside the concurrency limit."""
+        return self.spec is not None and self.spec.trigger is Trigger.BACKFILL
 
     @property
     def wishes(self) -> set[str]:

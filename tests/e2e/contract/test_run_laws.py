@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.api.names import DAG_RUNS, SHARD_LABEL
 from fencepost.api.times import format_time
-from fencepost.kube.errors import ForbiddenError, InvalidError
+from fencepost.kube.errors import AlreadyExistsError, ForbiddenError, InvalidError
 from fencepost.kube.protocol import Obj
 from tests.e2e.contract.objects import led_run, run, run_status
 from tests.e2e.contract.site import SHARD, Site
@@ -117,7 +117,7 @@ async def test_the_operator_makes_a_run_named_by_its_slot(site: Site) -> None:
 @pytest.mark.parametrize("name", [f"etl-{SLOT_S + 60}", f"other-{SLOT_S}", f"etl-0{SLOT_S}", "etl-now"])
 async def test_a_scheduled_run_cannot_be_named_otherwise(site: Site, name: str) -> None:
     obj = await scheduled(site, name)
-    with pytest.raises(InvalidError, match="scheduled run is named"):
+    with pytest.raises(InvalidError, match="slot's run is named"):
         await site.operator.create(DAG_RUNS, obj)
 
 
@@ -125,7 +125,7 @@ async def test_a_scheduled_run_cannot_be_named_otherwise(site: Site, name: str) 
 async def test_a_scheduled_run_is_complete(site: Site, missing: str) -> None:
     obj = await scheduled(site)
     del obj["spec"][missing]
-    with pytest.raises(InvalidError, match="names its scheduledTime, dagUID and revision"):
+    with pytest.raises(InvalidError, match="names its scheduledTime, and a scheduled one its dagUID and revision"):
         await site.operator.create(DAG_RUNS, obj)
 
 
@@ -160,6 +160,43 @@ async def test_a_scheduled_run_is_created_with_its_status(site: Site) -> None:
     del obj["status"]
     with pytest.raises(InvalidError, match="created with its status"):
         await site.operator.create(DAG_RUNS, obj)
+
+
+def backfilled(site: Site, name: str = SLOT_NAME, **spec: Any) -> Obj:
+    """A run of a slot as whoever backfills makes it."""
+    return run(site.namespace, name, trigger="Backfill", **{"scheduledTime": format_time(SLOT_S), **spec})
+
+
+async def test_a_person_with_the_right_to_backfill_makes_the_run_of_a_slot(site: Site) -> None:
+    created = await site.user.create(DAG_RUNS, backfilled(site))
+    assert created["spec"]["trigger"] == "Backfill"
+    with pytest.raises(AlreadyExistsError):
+        await site.operator.create(DAG_RUNS, await scheduled(site))
+
+
+async def test_nor_is_the_run_of_a_backfill_named_otherwise_or_without_its_time(site: Site) -> None:
+    with pytest.raises(InvalidError, match="slot's run is named"):
+        await site.user.create(DAG_RUNS, backfilled(site, f"etl-{SLOT_S + 1}"))
+    obj = backfilled(site)
+    del obj["spec"]["scheduledTime"]
+    with pytest.raises(InvalidError, match="names its scheduledTime"):
+        await site.user.create(DAG_RUNS, obj)
+
+
+async def test_a_backfill_says_no_more_than_a_person_may(site: Site) -> None:
+    await led(site)
+    with pytest.raises(ForbiddenError):
+        await site.user.create(DAG_RUNS, {**backfilled(site), "status": run_status(epoch=site.epoch)})
+    with pytest.raises(ForbiddenError, match="fills in dagUID and revision"):
+        await site.user.create(DAG_RUNS, backfilled(site, revision="etl-0123456789", dagUID="u"))
+
+
+async def test_a_person_suspends_a_run_and_lets_it_go_on(site: Site) -> None:
+    obj = await led(site)
+    for wanted in (True, False):
+        obj["spec"]["suspend"] = wanted
+        obj = await site.user.replace(DAG_RUNS, obj)
+        assert obj["spec"]["suspend"] is wanted
 
 
 async def test_a_run_takes_no_round_that_nobody_asked_for(site: Site) -> None:

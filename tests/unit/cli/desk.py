@@ -26,6 +26,8 @@ class MemoryCluster:
         self.namespace = NAMESPACE
         self.away = False
         """Nobody answers."""
+        self.answers_lost = 0
+        """So many creates are carried out, and their answers lost."""
         self.logs: dict[str, list[bytes]] = {}
         """By pod: what it has printed."""
         self._engine = stage.server.engine
@@ -46,7 +48,11 @@ class MemoryCluster:
 
     def create(self, kind: Kind, obj: Obj) -> Obj:
         sent = {**obj, "metadata": {**obj["metadata"], "namespace": NAMESPACE}}
-        return self._ask(lambda: self._engine.create(USER, kind, orjson.dumps(sent)))
+        made = self._ask(lambda: self._engine.create(USER, kind, orjson.dumps(sent)))
+        if self.answers_lost:
+            self.answers_lost -= 1
+            raise ClusterError("nobody answers", NO_ANSWER)
+        return made
 
     def patch(self, kind: Kind, name: str, change: Change) -> Obj:
         changed = _merged(self.get(kind, name), change)

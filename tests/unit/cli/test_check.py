@@ -101,7 +101,11 @@ def test_what_surrounds_the_spec_is_looked_at_too(change: dict[str, Any], want: 
         (dag_run({"name": "etl", "labels": {"fencepost.dev/shard": "3"}}), "only the operator sets the label"),
         (dag_run({"name": "etl"}, status={"phase": "Running"}), "status: only the operator writes it"),
         (dag_run({"name": "etl"}, spec={"dag": "etl", "revision": "etl-0123456789"}), "leave them out"),
-        (dag_run({"name": "etl"}, spec={"dag": "etl", "trigger": "Backfill"}), "leave trigger out"),
+        (dag_run({"name": "etl"}, spec={"dag": "etl", "trigger": "Schedule"}), "created with its status"),
+        (
+            dag_run({"name": "etl"}, spec={"dag": "etl", "trigger": "Backfill"}),
+            "a run of a slot names its scheduledTime",
+        ),
         (dag_run({"name": "etl"}, spec={}), "spec.dag: it is missing"),
     ],
 )

@@ -31,6 +31,11 @@ def test_the_latest_of_each_sort_are_kept(runs: str, limits: HistoryLimits, want
     assert plan(runs, limits) == HistoryPlan(want.split(), None)
 
 
+def test_runs_of_backfills_are_counted_apart() -> None:
+    ended = [Ended(name, True, 60.0 * place, backfilled=name.islower()) for place, name in enumerate("abAcBC")]
+    assert plan_history(ended, HistoryLimits(2, 2), NOW_S).surplus == ["a", "A"]
+
+
 def test_what_has_been_finished_for_too_long_goes_though_it_is_among_the_latest() -> None:
     limits = HistoryLimits(10, 10, ttl_s=100.0)
     assert plan("a+ b- c+", limits, now_s=99.0) == HistoryPlan([], 100.0)

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-import pytest
-
 from fencepost.api.names import DAG_RUNS
-from fencepost.memory.identity import OPERATOR, USER, Identity
+from fencepost.memory.identity import OPERATOR, USER, Identity, worker_identity
 from fencepost.memory.policies import triggers_are_the_operators
 from fencepost.memory.records import ObjectKey
 from fencepost.memory.writes import Write, write_of
 from tests.e2e.contract.objects import run
+
+WORKER = worker_identity("w1")
 
 
 def created(identity: Identity, **spec: Any) -> Write:
@@ -17,8 +17,11 @@ def created(identity: Identity, **spec: Any) -> Write:
     return write_of(identity, "create", DAG_RUNS, ObjectKey("analytics", "etl-1"), None, obj, lambda _shard: None)
 
 
-@pytest.mark.parametrize("trigger", ["Schedule", "Backfill"])
-def test_only_the_operator_makes_runs_with_a_trigger(trigger: str) -> None:
-    assert triggers_are_the_operators(created(USER, trigger=trigger))
-    assert triggers_are_the_operators(created(OPERATOR, trigger=trigger)) is None
-    assert triggers_are_the_operators(created(USER, trigger="Manual")) is None
+def test_who_makes_runs_with_which_trigger() -> None:
+    makers = {
+        trigger: [
+            who for who in (OPERATOR, USER, WORKER) if not triggers_are_the_operators(created(who, trigger=trigger))
+        ]
+        for trigger in ("Schedule", "Manual", "Backfill")
+    }
+    assert makers == {"Schedule": [OPERATOR], "Manual": [OPERATOR, USER, WORKER], "Backfill": [OPERATOR, USER]}
