@@ -130,7 +130,9 @@ def test_only_who_may_backfill_a_dag_takes_the_name_of_a_slot(stage: Stage) -> N
 
     def refused() -> bool:
         try:
-            stage.fleet.fencepost.kubectl("create", "--as=maker", f"--namespace={NAMESPACE}", "--filename=-", stdin=body)
+            stage.fleet.fencepost.kubectl(
+                "create", "--as=maker", f"--namespace={NAMESPACE}", "--filename=-", stdin=body
+            )
         except InstallError as error:
             return "those of a backfill whoever may backfill the DAG" in str(error)
         raise AssertionError("the run was created")

@@ -142,6 +142,27 @@ def _load_backfill(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
     return OnCluster(backfill.run)
 
 
+def _load_explain(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost.cli import explain
+
+    explain.add_parser(subparsers, COMMANDS["explain"].help)
+    return OnCluster(explain.run)
+
+
+def _load_tree(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost.cli import tree
+
+    tree.add_parser(subparsers, COMMANDS["tree"].help)
+    return OnCluster(tree.run)
+
+
+def _load_logs(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
+    from fencepost.cli import logs
+
+    logs.add_parser(subparsers, COMMANDS["logs"].help)
+    return OnCluster(logs.run)
+
+
 def _load_suspend(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
     from fencepost.cli import suspend
 
@@ -196,6 +217,9 @@ COMMANDS = {
     "rerun": Command("run a finished run again, or a part of it", _load_rerun),
     "mark": Command("say of a job how it ended", _load_mark),
     "replay": Command("run jobs again that failed for good, by their dead letters", _load_replay),
+    "explain": Command("why the jobs of a run that do not run do not", _load_explain),
+    "tree": Command("the graph of a run, with states, times and the critical path", _load_tree),
+    "logs": Command("what a job has printed", _load_logs),
     "shards": Command("who leads which shard of a cluster", _load_shards),
     "operator": Command("one replica of the operator", _load_operator),
     "worker": Command("one worker of a pool", _load_worker),

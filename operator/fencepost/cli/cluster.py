@@ -22,8 +22,6 @@ Obj = dict[str, Any]
 
 PAGE_SIZE = 500
 REQUEST_TIMEOUT_S = 30.0
-LOG_SILENCE_MAX_S = 3600.0
-"""A job that prints nothing for so long loses the reader of its log."""
 NOT_FOUND, CONFLICT, TOO_MANY, NO_ANSWER = 404, 409, 429, 0
 
 
@@ -54,8 +52,8 @@ class Cluster(Protocol):
         """The same; None where there is none."""
         ...
 
-    def list(self, kind: Kind, label_selector: str = "") -> list[Obj]:
-        """All objects of a kind in the namespace."""
+    def list(self, kind: Kind, label_selector: str = "", namespace: str = "") -> list[Obj]:
+        """All objects of a kind in the namespace, or in another."""
         ...
 
     def create(self, kind: Kind, obj: Obj) -> Obj:
@@ -70,8 +68,8 @@ class Cluster(Protocol):
         """Under which name the API server knows who asks."""
         ...
 
-    def pod_log(self, namespace: str, pod: str, *, since: str, follow: bool) -> Iterator[bytes]:
-        """The lines that a pod has printed since a moment (RFC 3339), and those still to come."""
+    def pod_log(self, namespace: str, pod: str, since: str) -> Iterator[bytes]:
+        """The lines that a pod has printed since a moment (RFC 3339)."""
         ...
 
 
@@ -119,11 +117,11 @@ class PykubeCluster:
                 return None
             raise
 
-    def list(self, kind: Kind, label_selector: str = "") -> list[Obj]:
+    def list(self, kind: Kind, label_selector: str = "", namespace: str = "") -> list[Obj]:
         found: list[Obj] = []
         params = {"limit": str(PAGE_SIZE), "labelSelector": label_selector}
         while True:
-            page = self._json("get", kind, params=params)
+            page = self._json("get", kind, params=params, namespace=namespace)
             found += page["items"]
             params["continue"] = page["metadata"].get("continue", "")
             if not params["continue"]:
@@ -141,17 +139,10 @@ class PykubeCluster:
         answer = self._json("post", SELF_SUBJECT_REVIEWS, content=review)
         return str(answer["status"]["userInfo"]["username"])
 
-    def pod_log(self, namespace: str, pod: str, *, since: str, follow: bool) -> Iterator[bytes]:
-        params = {"sinceTime": since, "follow": "true" if follow else "false"}
-        response = self._send(
-            "get",
-            f"log of pod {namespace}/{pod}",
-            {"version": "v1", "namespace": namespace, "url": f"pods/{pod}/log"},
-            params=params,
-            stream=True,
-            timeout=(REQUEST_TIMEOUT_S, LOG_SILENCE_MAX_S),
-        )
-        return response.iter_lines()
+    def pod_log(self, namespace: str, pod: str, since: str) -> Iterator[bytes]:
+        path = {"version": "v1", "namespace": namespace, "url": f"pods/{pod}/log"}
+        params = {"sinceTime": since}
+        return self._send("get", f"log of pod {namespace}/{pod}", path, params=params, stream=True).iter_lines()
 
     def _json(
         self,
@@ -162,17 +153,18 @@ class PykubeCluster:
         params: Mapping[str, str] | None = None,
         content: Mapping[str, Any] | None = None,
         what: str = "",
+        namespace: str = "",
     ) -> Obj:
         path: dict[str, Any] = {"version": kind.api_version, "url": f"{kind.plural}/{name}" if name else kind.plural}
         if kind.namespaced:
-            path["namespace"] = self.namespace
+            path["namespace"] = namespace or self.namespace
         more: dict[str, Any] = {"params": params} if params else {}
         if content is not None:
             more["json"] = content
         if verb == "patch":
             more["headers"] = {"Content-Type": "application/merge-patch+json"}
-        where = f"{self.namespace}/" if kind.namespaced else ""
-        subject = f"{kind.kind} {where}{name or what}" if name or what else f"{kind.plural} in {self.namespace}"
+        where = f"{namespace or self.namespace}/" if kind.namespaced else ""
+        subject = f"{kind.kind} {where}{name or what}" if name or what else f"{kind.plural} of {where.rstrip('/')}"
         answer: Obj = self._send(verb, subject, path, **more).json()
         return answer
 

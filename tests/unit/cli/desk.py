@@ -43,8 +43,8 @@ class MemoryCluster:
                 return None
             raise
 
-    def list(self, kind: Kind, label_selector: str = "") -> list[Obj]:
-        return self._ask(lambda: self._engine.list(USER, kind, NAMESPACE, label_selector, 0, "").items)
+    def list(self, kind: Kind, label_selector: str = "", namespace: str = "") -> list[Obj]:
+        return self._ask(lambda: self._engine.list(USER, kind, namespace or NAMESPACE, label_selector, 0, "").items)
 
     def create(self, kind: Kind, obj: Obj) -> Obj:
         sent = {**obj, "metadata": {**obj["metadata"], "namespace": NAMESPACE}}
@@ -61,7 +61,7 @@ class MemoryCluster:
     def user_name(self) -> str:
         return USER.user
 
-    def pod_log(self, namespace: str, pod: str, *, since: str, follow: bool) -> Iterator[bytes]:
+    def pod_log(self, namespace: str, pod: str, since: str) -> Iterator[bytes]:
         if pod not in self.logs:
             raise ClusterError(f"log of pod {namespace}/{pod}: pods {pod!r} not found", NOT_FOUND)
         return iter(self.logs[pod])
