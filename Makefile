@@ -17,6 +17,8 @@ help: ## Show what there is to make
 install: $(INSTALLED) ## Make the virtual environment from the lock file
 
 $(INSTALLED): requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || \
+	  { echo "fencepost needs Python 3.11 or newer, and there is no $(PYTHON): install it, or set PYTHON=…" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "fencepost needs Python 3.11 or newer, $(PYTHON) is older; set PYTHON=…" >&2; exit 1; }
 	@echo "installing into $(VENV)"
@@ -86,5 +88,6 @@ drills: cluster-build ## Faults on a real control plane: lines cut, workers lost
 model: ## Check the formal model of leases, fences and takeovers (needs a C compiler)
 	@operator/model/check
 
-clean: ## Remove what was installed and built
+clean: ## End what runs here (demo, cluster), and remove what was installed and built
+	@if test -f $(INSTALLED); then $(BIN)/python -m tests.e2e.demo down; $(BIN)/python -m tests.e2e.controlplane down; fi
 	rm -rf $(VENV) .cache

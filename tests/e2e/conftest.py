@@ -1,6 +1,6 @@
 """One control plane for all end-to-end tests, with Fencepost's kinds and policies in it, and one fleet for all stories.
 
-`FENCEPOST_KUBECONFIG` names a cluster to use instead; there the kinds and policies stay, all else is removed.
+`FENCEPOST_TEST_KUBECONFIG` names a cluster to use instead; there the kinds and policies stay, all else is removed.
 """
 
 from collections.abc import Iterator

@@ -300,7 +300,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache folder of our own that lends the binaries of the real one; its cluster is stopped at the end."""
     built = binary_folder()
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    monkeypatch.delenv("FENCEPOST_KUBECONFIG", raising=False)
+    monkeypatch.delenv("FENCEPOST_TEST_KUBECONFIG", raising=False)
     lent = cache_folder() / built.parent.name
     lent.mkdir(parents=True)
     (lent / "bin").symlink_to(built)
@@ -346,7 +346,7 @@ def test_up_stays_until_down_and_keeps_its_data_unless_fresh(cache: Path) -> Non
 def test_up_uses_a_cluster_that_the_environment_names(
     plane: ControlPlane, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FENCEPOST_KUBECONFIG", str(plane.kubeconfig))
+    monkeypatch.setenv("FENCEPOST_TEST_KUBECONFIG", str(plane.kubeconfig))
 
     done = run("up")
 
@@ -360,7 +360,7 @@ def test_up_says_when_the_cluster_that_the_environment_names_does_not_answer(
 ) -> None:
     silent = cache / "silent"
     silent.write_text(plane.kubeconfig.read_text().replace(plane.server, f"https://{LOOPBACK}:{free_ports(1)[0]}"))
-    monkeypatch.setenv("FENCEPOST_KUBECONFIG", str(silent))
+    monkeypatch.setenv("FENCEPOST_TEST_KUBECONFIG", str(silent))
 
     done = run("up")
 

@@ -53,9 +53,10 @@ WORKER_POD: Final = "local"
 class LocalCluster:
     """To be entered once, and used from the loop that entered it."""
 
-    def __init__(self, clock: Clock, *, pool: str, slots: int, job_log: JobLog) -> None:
-        """`pool`: the one pool that there is, all of it open to one DAG. Jobs run in the present folder."""
-        self._server = MemoryServer(clock, changes_max=CHANGES_MAX)
+    def __init__(self, clock: Clock, *, pool: str, slots: int, job_log: JobLog, salt: str) -> None:
+        """`pool`: the one pool that there is, all of it open to one DAG. Jobs run in the present folder. `salt`: not
+        the same twice, or execution ids would be the same as well."""
+        self._server = MemoryServer(clock, changes_max=CHANGES_MAX, salt=salt)
         self._person = self._server.client(ADMIN)
         self._operator = self._server.client(OPERATOR)
         self._pool = pool

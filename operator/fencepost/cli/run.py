@@ -121,7 +121,7 @@ async def _carry_out(job: Job, args: argparse.Namespace, clock: Clock) -> int:
     try:
         with Interrupts() as interrupts, _logs_shown(display):
             pool = job.checked.spec.definition.pool
-            async with LocalCluster(clock, pool=pool, slots=job.slots, job_log=display) as cluster:
+            async with LocalCluster(clock, pool=pool, slots=job.slots, job_log=display, salt=nonce()) as cluster:
                 ended = await _follow_to_end(cluster, job, ledger, display, interrupts, clock)
                 took_s = clock.steady_s() - began_s
     except ExceptionGroup as group:

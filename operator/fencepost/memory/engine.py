@@ -5,6 +5,7 @@ rights (403), what the object is now (404, 409), the laws of the schema (422), t
 of all whether the name is free (409).
 """
 
+import hashlib
 from collections.abc import Mapping
 
 import orjson
@@ -53,8 +54,9 @@ PROPAGATIONS = ("Background", "Orphan")
 class Engine:
     """Requests in, answers out; `kube.protocol.Api` says what each does. Objects come in as the bytes of their JSON."""
 
-    def __init__(self, clock: Clock, system_namespace: str, changes_max: int) -> None:
+    def __init__(self, clock: Clock, system_namespace: str, changes_max: int, salt: str = "") -> None:
         self._clock = clock
+        self._salt = salt
         self._system_namespace = system_namespace
         self._store = Store(changes_max)
         self._epochs = ShardEpochs(self._store.collection(LEASES), system_namespace)
@@ -167,7 +169,10 @@ class Engine:
 
     def _next_uid(self) -> str:
         self._uids += 1
-        return f"{self._uids:08x}-0000-4000-8000-{self._uids:012x}"
+        if not self._salt:
+            return f"{self._uids:08x}-0000-4000-8000-{self._uids:012x}"
+        drawn = hashlib.blake2b(f"{self._salt}/{self._uids}".encode(), digest_size=11).hexdigest()
+        return f"{self._uids:08x}-{drawn[:4]}-4{drawn[4:7]}-8{drawn[7:10]}-{drawn[10:]}"
 
     def _put(self, collection: Collection, obj: Obj) -> Obj:
         record = self._store.put(collection, obj)
@@ -185,7 +190,7 @@ class Engine:
             raise InvalidError(f"{collection.kind}: metadata.name: name or generateName is required")
         while True:
             self._names += 1
-            name = base[:GENERATED_BASE_LENGTH_MAX] + content_hash(str(self._names).encode())[:NONCE_LENGTH]
+            name = base[:GENERATED_BASE_LENGTH_MAX] + content_hash(f"{self._salt}{self._names}".encode())[:NONCE_LENGTH]
             if ObjectKey(namespace, name) not in collection.objects:
                 metadata["name"] = name
                 return str(name)

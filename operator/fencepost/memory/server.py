@@ -39,10 +39,12 @@ class MemoryServer:
         system_namespace: str = SYSTEM_NAMESPACE_DEFAULT,
         faults: Faults | None = None,
         changes_max: int = CHANGES_MAX_DEFAULT,
+        salt: str = "",
     ) -> None:
-        """`changes_max`: how many changes of each kind are kept to watch from; from before them it is 410."""
+        """`changes_max`: how many changes of each kind are kept to watch from; from before them it is 410. `salt`:
+        servers with different ones give different UIDs and names, those without the same each time."""
         self.clock = clock
-        self.engine = Engine(clock, system_namespace, changes_max)
+        self.engine = Engine(clock, system_namespace, changes_max, salt)
         self.faults = faults
         self._under_way: set[asyncio.Task[Any]] = set()
 

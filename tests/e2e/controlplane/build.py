@@ -82,7 +82,7 @@ def _compile(go: str, binary: Binary, target: Path) -> None:
 
 def find_go(wanted_by: str, module: Module) -> str:
     """The path of a Go that is new enough for `module`; raises BuildFailed in one line otherwise."""
-    remedy = f"install Go {module.go_version} or newer, or name a cluster that runs already in FENCEPOST_KUBECONFIG"
+    remedy = f"install Go {module.go_version} or newer, or name a running cluster in FENCEPOST_TEST_KUBECONFIG"
     go = shutil.which("go")
     if go is None:
         raise BuildFailed(f"cannot build {wanted_by}, no `go` is on PATH: {remedy}")

@@ -1,4 +1,4 @@
-"""A cluster that runs already, named by FENCEPOST_KUBECONFIG, in place of one of our own.
+"""A cluster that runs already, named by FENCEPOST_TEST_KUBECONFIG, in place of one of our own.
 
 It is only ever used, never started, stopped or wiped; what tests create in it is for them to remove.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from tests.e2e.controlplane import kubeconfig
 from tests.e2e.controlplane.errors import ControlPlaneError
 
-VARIABLE = "FENCEPOST_KUBECONFIG"
+VARIABLE = "FENCEPOST_TEST_KUBECONFIG"
 ANSWER_LIMIT_S = 10.0
 
 
@@ -44,7 +44,7 @@ class Cluster:
 
 
 def cluster_from_environment() -> Cluster | None:
-    """The cluster that FENCEPOST_KUBECONFIG names, or None where the variable is unset or empty.
+    """The cluster that FENCEPOST_TEST_KUBECONFIG names, or None where the variable is unset or empty.
 
     Raises ControlPlaneError where it names a file that doesn't exist: then somebody meant a cluster, and
     quietly starting another would be worse. Whether it answers is asked by `version()`.

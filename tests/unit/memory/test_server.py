@@ -1,6 +1,7 @@
 """What only the server in memory has: faults, bounded history, and time that is whatever its clock says."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from contextlib import aclosing
 
@@ -299,3 +300,18 @@ async def test_a_deletion_falls_through_owners_of_owners_once() -> None:
     await api.create(CONFIG_MAPS, owned("bottom", middle, top))
     await api.delete(CONFIG_MAPS, NAMESPACE, "top")
     assert (await api.list(CONFIG_MAPS)).items == []
+
+
+@pytest.mark.parametrize("salts", [("", ""), ("a", "a"), ("a", "b")])
+async def test_uids_and_drawn_names_follow_from_the_salt(salts: tuple[str, str]) -> None:
+    made = []
+    for salt in salts:
+        api = MemoryServer(SystemClock(), salt=salt).client(ADMIN)
+        for _ in range(2):
+            obj = config_map("analytics", "")
+            obj["metadata"] = {"namespace": "analytics", "generateName": "map-"}
+            made.append((await api.create(CONFIG_MAPS, obj))["metadata"])
+    identities = [(meta["uid"], meta["name"]) for meta in made]
+    assert (identities[:2] == identities[2:]) == (salts[0] == salts[1])
+    assert len({uid[:8] for uid, _ in identities[:2]}) == 2, "mailbox keys hold no more of a UID"
+    assert all(re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", uid) for uid, _ in identities)
