@@ -24,6 +24,7 @@ from fencepost.api.names import Kind
 from fencepost.base.clock import Clock
 from fencepost.kube.access import Access
 from fencepost.kube.answers import error_of_answer, error_of_network, error_of_status
+from fencepost.kube.bodies import encode_body
 from fencepost.kube.credentials import UNAUTHORIZED, Bearer
 from fencepost.kube.errors import ServerError, UnreachableError
 from fencepost.kube.lines import LineSplitter, LineTooLongError
@@ -129,12 +130,12 @@ class HttpApi:
         namespace = obj["metadata"].get("namespace")
         assert namespace or not kind.namespaced, f"a {kind.kind} to create names no namespace"
         path = _path(kind, namespace)
-        return await self._call("create", kind, "POST", path, body=orjson.dumps(obj))
+        return await self._call("create", kind, "POST", path, body=encode_body(kind, obj))
 
     async def replace(self, kind: Kind, obj: Obj, *, subresource: str = "") -> Obj:
         metadata = obj["metadata"]
         path = _path(kind, metadata.get("namespace"), metadata["name"], subresource)
-        return await self._call("update", kind, "PUT", path, body=orjson.dumps(obj))
+        return await self._call("update", kind, "PUT", path, body=encode_body(kind, obj))
 
     async def delete(
         self,

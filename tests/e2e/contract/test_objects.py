@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.api.names import CONFIG_MAPS, DAG_RUNS, DAGS
+from fencepost.api.names import CONFIG_MAPS, CONTROLLER_REVISIONS, DAG_RUNS, DAGS
 from fencepost.kube.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, ServerError
 from fencepost.kube.protocol import Obj
 from tests.e2e.contract.objects import config_map, dag, led_run, owner_reference, run, run_status
@@ -270,6 +270,29 @@ async def test_orphans_outlive_their_owner_and_forget_it(site: Site) -> None:
             await site.user.get(DAGS, site.namespace, "etl")
         owned = await site.admin.get(CONFIG_MAPS, site.namespace, "owned")
         assert "ownerReferences" not in owned["metadata"]
+
+    await site.eventually(orphaned)
+
+
+async def test_revisions_are_orphaned_whatever_their_data_hold(site: Site) -> None:
+    """The server compares their data by bytes, and the garbage collector writes them in another spelling."""
+    owner = await site.user.create(DAGS, dag(site.namespace))
+    revision = {
+        "apiVersion": CONTROLLER_REVISIONS.api_version,
+        "kind": CONTROLLER_REVISIONS.kind,
+        "metadata": {"namespace": site.namespace, "name": "etl-1", "ownerReferences": [owner_reference(owner)]},
+        "revision": 1,
+        "data": {"tasks": [{"name": "é", "command": ["1 > 0 && 0 < 1", "\u2028"], "factor": 1.5}], "pool": "big"},
+    }
+    made = await site.operator.create(CONTROLLER_REVISIONS, revision)
+    await site.user.delete(DAGS, site.namespace, "etl", propagation="Orphan")
+
+    async def orphaned() -> None:
+        with pytest.raises(NotFoundError):
+            await site.user.get(DAGS, site.namespace, "etl")
+        kept = await site.operator.get(CONTROLLER_REVISIONS, site.namespace, "etl-1")
+        assert "ownerReferences" not in kept["metadata"]
+        assert kept["data"] == made["data"] == revision["data"]
 
     await site.eventually(orphaned)
 
