@@ -63,8 +63,7 @@ def webhook(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """A replica that serves the webhook with a certificate of this test's own; the API server knows of it."""
     certificate, key = write_certificate(tmp_path_factory.mktemp("certificate"))
     [port] = free_ports(1)
-    options = {"webhook_cert": certificate, "webhook_key": key, "webhook_port": port}
-    member = stage.fleet.operator(REPLICA, **options)
+    member = stage.fleet.operator(REPLICA, webhook_cert=certificate, webhook_key=key, webhook_port=port)
     admin = stage.fleet.fencepost.admin_kubeconfig
     kubectl(admin, "create", "--filename=-", stdin=json.dumps(configuration(port, certificate)))
     stage.wait("the API server asks the webhook", lambda: _refuses(stage, cyclic("probe")))
