@@ -3,11 +3,13 @@
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from fencepost.api import names as wire
 from tests.e2e.controlplane import Component
 from tests.e2e.drills.ground import LIMIT_S, Ground
 from tests.e2e.support.stage import Recorder
@@ -18,16 +20,30 @@ FSYNC_DELAY_MS = 80
 
 
 @contextmanager
-def slow_disk(pid: int, delay_ms: int) -> Iterator[None]:
-    """Every fsync of this process takes so much longer: strace stops it on its way out of the system call."""
-    inject = f"--inject=fsync,fdatasync:delay_exit={delay_ms * 1000}"
+def slow_disk(ground: Ground) -> Iterator[None]:
+    """Every fsync of etcd takes so much longer: strace stops it on its way out of the system call."""
+    pid, inject = ground.plane.pids[Component.ETCD], f"--inject=fsync,fdatasync:delay_exit={FSYNC_DELAY_MS * 1000}"
     command = ["strace", "--follow-forks", f"--attach={pid}", "--trace=fsync,fdatasync", inject, "--output=/dev/null"]
-    tracer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    tracer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def slow() -> bool:
+        if tracer.poll() is not None:
+            pytest.skip(f"strace may not trace here: {tracer.communicate()[1]}")
+        return min(seconds_of_a_write(ground) for _ in range(3)) >= FSYNC_DELAY_MS / 1000
+
     try:
+        ground.stage.wait("every write takes as long as the disk does", slow)
         yield
     finally:
         tracer.send_signal(signal.SIGTERM)  # it lets go of what it traces
-        tracer.wait(10)
+        tracer.communicate(timeout=10)
+
+
+def seconds_of_a_write(ground: Ground) -> float:
+    since_s = time.monotonic()
+    change = {"metadata": {"annotations": {"test.fencepost.dev/written": str(since_s)}}}
+    ground.stage.admin.merge(wire.WORKER_POOLS, "default", change)
+    return time.monotonic() - since_s
 
 
 def test_etcd_that_stands_still_for_half_a_minute_costs_no_run_and_no_shard(
@@ -50,7 +66,7 @@ def test_etcd_that_stands_still_for_half_a_minute_costs_no_run_and_no_shard(
 @pytest.mark.skipif(shutil.which("strace") is None, reason="a slow disk is made by strace: apt-get install strace")
 def test_a_slow_disk_under_etcd_makes_everything_slow_and_nothing_wrong(ground: Ground) -> None:
     ledger, before = ground.stage.ledger("slow-disk"), ground.epochs()
-    with slow_disk(ground.plane.pids[Component.ETCD], FSYNC_DELAY_MS):
+    with slow_disk(ground):
         runs = ground.load(ledger, runs=8, width=4, seconds=0.5)
         ground.reckon(ledger, runs)
 

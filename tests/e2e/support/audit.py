@@ -96,7 +96,7 @@ class AuditLog:
         whole = [
             request
             for request in self.requests(KIND_OF[(now["apiVersion"], now["kind"])], now["metadata"]["name"])
-            if request.verb in ("create", "update") and not 400 <= request.status < 500
+            if request.verb in ("create", "update") and request.body and not 400 <= request.status < 500
         ]
         later = [*(request.body for request in whole[1:]), now]
         return [

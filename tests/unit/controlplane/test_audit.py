@@ -62,6 +62,12 @@ def test_the_last_write_is_held_against_the_object_as_it_is(tmp_path: Path) -> N
     assert done(log.versions(run_at("1", 0))) == []
 
 
+def test_a_write_whose_body_never_came_was_not_stored(tmp_path: Path) -> None:
+    log = log_of(tmp_path, (200, run_at("1", 1)), (504, {}), (200, run_at("2", 2)))
+
+    assert done(log.versions(run_at("3", 2))) == [1, 2]
+
+
 def test_a_half_written_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
     log = log_of(tmp_path, (200, run_at("1", 1)), (200, run_at("2", 2)))
     text = log.file.read_text()
