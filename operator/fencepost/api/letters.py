@@ -56,6 +56,7 @@ def read_letter(letter: Mapping[str, Any]) -> Letter | list[Problem]:
             run_uid=str(job["runUID"]),
             job=JobKey(str(job["task"]), int(job.get("index", 0))),
             round=int(job.get("round", 0)),
+            revision=str(job.get("revision", "")),
             replay=int(spec.get("replay", 0)),
             replayed=Replayed(
                 phase=str(status.get("phase", "")),

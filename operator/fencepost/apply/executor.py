@@ -181,7 +181,8 @@ class Executor:
                 namespace, name, version = meta["namespace"], meta["name"], meta["resourceVersion"]
                 await api.delete(wire.DAGS, namespace, name, uid=meta["uid"], resource_version=version)
             case DeleteRun():
-                await api.delete(wire.DAG_RUNS, intent.run.namespace, intent.run.name, uid=intent.uid)
+                namespace, name = intent.run
+                await api.delete(wire.DAG_RUNS, namespace, name, uid=intent.uid, resource_version=intent.version)
             case DeleteRevision():
                 await api.delete(wire.CONTROLLER_REVISIONS, intent.namespace, intent.name)
             case DeleteLease():

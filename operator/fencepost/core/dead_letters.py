@@ -60,6 +60,7 @@ class Letter:
     run_uid: str
     job: JobKey
     round: int
+    revision: str = ""
     replay: int = 0
     """How often a person has asked for a replay."""
     replayed: Replayed = Replayed()

@@ -120,6 +120,8 @@ class DeleteRun:
     authority: Authority
     run: RunKey
     uid: str
+    version: str = ""
+    """The resourceVersion that was judged: whoever has asked for another round since keeps the run. Empty: any."""
 
 
 @dataclass(frozen=True, slots=True)

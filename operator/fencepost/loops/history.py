@@ -25,6 +25,7 @@ from fencepost.core.run_state import Trigger
 from fencepost.loops.dags import Dags
 from fencepost.loops.world import World
 from fencepost.observe.dags import DagView
+from fencepost.observe.letters import LetterView
 from fencepost.observe.runs import RunView
 
 log = logging.getLogger(__name__)
@@ -86,10 +87,17 @@ class History:
 
     def run_gone(self, view: RunView) -> None:
         """A run is gone: with the last one of an old revision, the revision goes too."""
-        revision = view.spec.revision if view.spec is not None else ""
-        if revision and self._world.shards.authority(view.shard) is not None:
-            key = ("revision", view.key.namespace, revision)
-            self._world.writers.touch(key, lambda: self._revision_turn(view, revision), after_s=DELAY_S)
+        self._unused(view.dag, view.spec.revision if view.spec is not None else "")
+
+    def letter_gone(self, view: LetterView) -> None:
+        """A dead letter is gone: it has kept its job's revision, so that it could be replayed."""
+        self._unused(view.dag, view.letter.revision)
+
+    def _unused(self, dag: DagKey, revision: str) -> None:
+        """Somebody uses this revision no more."""
+        if revision:
+            key = ("revision", dag.namespace, revision)
+            self._world.writers.touch(key, lambda: self._revision_turn(dag, revision), after_s=DELAY_S)
 
     def _touch(self, key: DagKey, after_s: float) -> None:
         async def enqueue() -> Next:
@@ -165,7 +173,7 @@ class History:
         authority = self._world.shards.authority(run.shard)
         if authority is None:
             return True
-        written = await self._world.executor.execute(DeleteRun(authority, run.key, run.uid))
+        written = await self._world.executor.execute(DeleteRun(authority, run.key, run.uid, str(run.version)))
         if written.answer is Answer.DONE:
             run.deleting = True
         return written.answer in (Answer.DONE, Answer.GONE, Answer.CONFLICT, Answer.NOT_LEADING)
@@ -183,14 +191,16 @@ class History:
                 if self._kept_for_s(run) == 0 and not await self._delete(run):
                     break
 
-    async def _revision_turn(self, last_run: RunView, revision: str) -> Next:
+    async def _revision_turn(self, key: DagKey, revision: str) -> Next:
         """Delete a revision that is used by nobody any more. One that comes into use meanwhile is made again."""
-        authority = self._world.shards.authority(last_run.shard)
-        dag = self._world.dags.get(last_run.dag)
+        world = self._world
+        authority = world.shards.authority(shard_of(key, world.shards.count))
+        dag = world.dags.get(key)
         if authority is None or dag is None or dag.revision == revision:
             return Next.REST
-        runs = self._world.runs.of_dag(last_run.dag)
-        if any(run.spec is not None and run.spec.revision == revision for run in runs):
+        if any(run.spec is not None and run.spec.revision == revision for run in world.runs.of_dag(key)):
+            return Next.REST
+        if any(letter.letter.revision == revision for letter in world.letters.of_dag(key)):
             return Next.REST
         written = await self._world.executor.execute(DeleteRevision(authority, dag.key.namespace, revision))
         return Next.RETRY if written.answer in (Answer.BUSY, Answer.UNKNOWN, Answer.REFUSED) else Next.REST

@@ -322,6 +322,7 @@ class Scheduler:
 
     def _letter_gone(self, view: LetterView) -> None:
         self._replays.letter_gone(view)
+        self._history.letter_gone(view)
 
     def _run_changed(self, view: RunView, old: RunView | None) -> None:
         self._runs.changed(view, old)

@@ -263,8 +263,7 @@ def test_a_replay_that_cannot_be_is_refused_with_the_reason() -> None:
         await stage.delete(DAG_RUNS, "r1")
         stage.edit(DAGS, "etl", tasks=[a_task("other")])
         await stage.pass_time(10.0)
-        if stage.find(CONTROLLER_REVISIONS, job["revision"]) is not None:
-            await stage.admin.delete(CONTROLLER_REVISIONS, "demo", job["revision"])
+        await stage.admin.delete(CONTROLLER_REVISIONS, "demo", job["revision"])
         ann, ben = stage.replicas["Ann"], stage.replica("Ben")
         ann.kill()
         stage.lead(ben)
@@ -272,6 +271,28 @@ def test_a_replay_that_cannot_be_is_refused_with_the_reason() -> None:
         replay(stage)
         await stage.until(lambda: told(stage)[0] == "Refused")
         assert job["revision"] in letters(stage)[0]["status"]["message"]
+
+    play(story)
+
+
+def test_a_letter_keeps_the_definition_of_its_job_until_it_is_gone_itself() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        worker = await with_letters(stage)
+        revision = letters(stage)[0]["spec"]["job"]["revision"]
+        stage.edit(DAGS, "etl", tasks=[a_task("other")])
+        await stage.delete(DAG_RUNS, "r1")
+        await stage.pass_time(30.0)
+        assert stage.find(CONTROLLER_REVISIONS, revision) is not None
+        replay(stage)
+        await end(stage, worker, 1)
+        await end(stage, worker, 1)
+        await stage.until(lambda: told(stage)[0] == "Succeeded")
+        assert tasks_of(worker)[2:] == ["load/0", "report/0"]
+        await stage.delete(DAG_RUNS, told(stage)[1])
+        await stage.delete(DEAD_LETTERS, letters(stage)[0]["metadata"]["name"])
+        await stage.pass_time(30.0)
+        assert stage.find(CONTROLLER_REVISIONS, revision) is None
 
     play(story)
 

@@ -189,6 +189,30 @@ def test_an_old_scheduled_run_that_is_run_again_is_no_ghost_to_a_new_leader_and_
     play(story)
 
 
+def test_a_round_that_is_asked_for_while_the_run_is_about_to_be_deleted_keeps_it() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        worker = stage.worker(job_s=None)
+        stage.dag("etl", history={"failed": 0})
+        stage.manual_run("r1", "etl")
+        await end_next(stage, worker, 1)
+        await stage.until(lambda: stage.finished("r1"))
+        asked: list[Request] = []
+
+        def cross(name: str, request: Request) -> Fault | None:
+            if (request.verb, request.kind) == ("delete", DAG_RUNS) and not asked:
+                asked.append(request)
+                stage.edit(DAG_RUNS, "r1", round=1)
+            return None
+
+        stage.trouble(cross)
+        await stage.until(lambda: bool(asked), limit_s=2 * AGE_MIN_S)
+        await end_next(stage, worker)
+        await stage.until(lambda: stage.run("r1").phase is RunPhase.SUCCEEDED)
+
+    play(story)
+
+
 def test_a_running_job_that_is_marked_is_stopped_and_its_end_does_not_count() -> None:
     async def story(stage: Stage) -> None:
         stage.leader()
