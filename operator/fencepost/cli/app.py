@@ -201,8 +201,8 @@ def _load_replay(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
 def _load_shards(subparsers: "Subparsers[argparse.ArgumentParser]") -> Run:
     from fencepost.cli import shards
 
-    shards.add_parser(subparsers)
-    return shards.run
+    shards.add_parser(subparsers, COMMANDS["shards"].help)
+    return OnCluster(shards.run)
 
 
 COMMANDS = {

@@ -73,11 +73,12 @@ class Cluster(Protocol):
         ...
 
 
-def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """Declare which cluster, and which namespace in it, as kubectl does."""
+def add_cluster_options(parser: argparse.ArgumentParser, namespace: str = "") -> None:
+    """Declare which cluster, and which namespace in it: as kubectl does, unless the command is about another one."""
     parser.add_argument("--kubeconfig", metavar="FILE", help="how to reach the API server; default: as kubectl")
     parser.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="default: the context's")
+    help_ = f"default: {namespace or 'that of the context'}"
+    parser.add_argument("-n", "--namespace", metavar="NAME", default=namespace, help=help_)
 
 
 def open_cluster(args: argparse.Namespace) -> "PykubeCluster":

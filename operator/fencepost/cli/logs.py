@@ -3,8 +3,8 @@
 Workers print the output of their jobs as JSON, one object a line, so the log of a worker's pod is the job's log too. It
 is read through the API server, with the caller's own right to `pods/log`; no worker listens for it. Of a job that runs,
 its lease tells the worker. For one that has ended nothing does, so the pods of all live workers of its pool are asked.
-Where no log has it any more (the pod is gone, or there are no pods here), what is left is the end of the output that a
-failed job's record keeps. Which of these it is goes to standard error.
+Where no log has it any more (the pod is gone, or there are no pods here), what is left is the end of the output that
+the dead letter of a failed job keeps, or its run. Which of these it is goes to standard error.
 
 Following asks for what is new once in a while: lines are told apart from those shown before by their own times, of
 which the log holds each in the order in which they were printed.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from fencepost.api.names import POOL_LABEL, SYSTEM_NAMESPACE_DEFAULT, WORKERS
+from fencepost.api.names import DEAD_LETTERS, POOL_LABEL, RUN_LABEL, SYSTEM_NAMESPACE_DEFAULT, WORKERS
 from fencepost.api.times import format_time, parse_time
 from fencepost.base.clock import Clock
 from fencepost.cli.cluster import Cluster, ClusterError, add_cluster_options
@@ -76,7 +76,7 @@ async def run(args: argparse.Namespace, cluster: Cluster, clock: Clock) -> int:
         last_look = _over(record, job)
         await clock.sleep(LAST_WORDS_S if last_look else FOLLOW_PERIOD_S)
         record = _record(cluster, args.run)
-    return EXIT_SUCCEEDED if reader.shown else _print_tail(record, job, reader.why_not)
+    return EXIT_SUCCEEDED if reader.shown else _print_tail(cluster, record, job, reader.why_not)
 
 
 class Reader:
@@ -161,6 +161,16 @@ def _lines_of(raw: Iterable[bytes], namespace: str, run: str, job: JobKey) -> It
             continue  # whatever else a pod prints
 
 
+def _letter(cluster: Cluster, record: RunRecord, job: JobKey) -> str:
+    """The end of the output that the job's dead letter keeps; empty where there is none."""
+    meta = record.object["metadata"]
+    for letter in cluster.list(DEAD_LETTERS, f"{RUN_LABEL}={meta['name']}"):
+        dead = letter["spec"]["job"]
+        if (dead["runUID"], dead["task"], dead.get("index", 0)) == (meta["uid"], job.task, job.index):
+            return str(dead.get("message", ""))
+    return ""
+
+
 def _record(cluster: Cluster, name: str) -> RunRecord:
     record = read_run(cluster, name)
     if not isinstance(record, RunRecord):
@@ -206,11 +216,15 @@ def _since_s(record: RunRecord, job: JobKey) -> float:
     return (started_s or (lease.leased_at_s if lease else 0.0) or record.state.start_s or 0.0) - SINCE_SLACK_S
 
 
-def _print_tail(record: RunRecord, job: JobKey, why_not: str) -> int:
-    """What the run itself keeps of the job."""
-    if job in record.state.failures:
-        print(f"{why_not}; what follows is the end that its record keeps", file=sys.stderr)
-        print(record.state.failures[job])
+def _print_tail(cluster: Cluster, record: RunRecord, job: JobKey, why_not: str) -> int:
+    """What is kept of a job that failed: in its dead letter, or in the run."""
+    letter = _letter(cluster, record, job)
+    kept, where = letter, "dead letter" if letter else "run"
+    if not letter and job in record.state.failures:
+        kept = record.state.failures[job]
+    if kept:
+        print(f"{why_not}; what follows is the end that its {where} keeps", file=sys.stderr)
+        print(kept)
         return EXIT_SUCCEEDED
     phase = _phase(record, job)
     if job in record.state.leases or phase is not None:

@@ -1,48 +1,26 @@
 """`fencepost shards`: who leads which shard, since when, and how often it has changed hands."""
 
 import argparse
-import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fencepost.api.names import ROLE_LABEL, SHARD_LABEL, SYSTEM_NAMESPACE_DEFAULT
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+from fencepost.api.names import LEASES, ROLE_LABEL, SHARD_LABEL, SYSTEM_NAMESPACE_DEFAULT
+from fencepost.base.clock import Clock
+from fencepost.cli.cluster import Cluster, add_cluster_options
 
 COLUMNS = ("SHARD", "LEADER", "EPOCH", "SINCE")
-EXIT_REFUSED = 2
 NOBODY = "<none>"
 
 
-def add_parser(subparsers: "Subparsers") -> None:
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", help_: str) -> None:
     """Declare the command and its options."""
-    parser = subparsers.add_parser("shards", help="who leads which shard", description=__doc__)
-    parser.add_argument("--kubeconfig", help="file to reach the API server with; default: as kubectl")
-    parser.add_argument("--namespace", default=SYSTEM_NAMESPACE_DEFAULT, help="where the Leases live [%(default)s]")
+    parser = subparsers.add_parser("shards", help=help_, description=__doc__)
+    add_cluster_options(parser, namespace=SYSTEM_NAMESPACE_DEFAULT)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Print the table; 2 if the cluster cannot be asked."""
-    import pykube  # slow to import, and only needed here
-    import requests
-
-    try:
-        config = pykube.KubeConfig.from_file(args.kubeconfig) if args.kubeconfig else pykube.KubeConfig.from_env()
-        client = pykube.HTTPClient(config)
-        leases = client.get(
-            base="/apis/coordination.k8s.io",
-            version="v1",
-            namespace=args.namespace,
-            url="leases",
-            params={"labelSelector": f"{ROLE_LABEL}=shard"},
-        )
-        leases.raise_for_status()
-    except (requests.RequestException, pykube.exceptions.PyKubeError) as error:
-        fact = f"the Leases of {args.namespace} cannot be read: {error}"
-        print(f"fencepost: {fact}; check the kubeconfig and your rights", file=sys.stderr)
-        return EXIT_REFUSED
-    print(table(leases.json()["items"]))
+async def run(_args: argparse.Namespace, cluster: Cluster, _clock: Clock) -> int:
+    """Print the table."""
+    print(table(cluster.list(LEASES, f"{ROLE_LABEL}=shard")))
     return 0
 
 

@@ -133,7 +133,7 @@ def _queued(stock: _Stock, task: Task, counts: Mapping[JobPhase, int]) -> Iterat
     elif task.max_parallel is not None and running >= task.max_parallel:
         why = f"maxParallel: {running} of {task.max_parallel} run"
     elif stock.state.reason:
-        why = f"{stock.state.reason}: {stock.state.message}".rstrip(": ")
+        why = stock.state.reason  # which says so, with numbers, of the whole run
     else:
         why = "a slot is being looked for"
     since_s = stock.standing.ready_s.get(task.name)

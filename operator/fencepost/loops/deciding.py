@@ -74,6 +74,13 @@ def with_definition_restored(facts: RunFacts) -> RunFacts:
     return replace(facts, reports=reports)
 
 
+def _waiting_text(plan: RunPlan, leased: RunState) -> str:
+    """`3 jobs wait for a slot, 97 cannot start yet`: those are for parents, a back-off or `maxParallel`."""
+    slots = sum(demand.count for demand in plan.demands) - (len(leased.leases) - len(plan.state.leases))
+    later = leased.total - leased.done - len(leased.leases) - slots
+    return f"{slots} {'job waits' if slots == 1 else 'jobs wait'} for a slot, {later} cannot start yet"
+
+
 def values_of(run: RunKey, dag: DagKey, spec: RunSpec, compiled: Compiled) -> dict[str, str]:
     """What `params.NAME` and `run.NAME` stand for in this run."""
     return run_values(run, dag.name, format_time(spec.scheduled_s), compiled.definition.params, spec.params)
@@ -108,5 +115,5 @@ def decide(
     leased, _ = lease_jobs(plan, compiled.graph, grants, now_s)
     block = desk.block(compiled.definition.pool, dag, run)
     if block is not None and not leased.reason:
-        leased = replace(leased, reason=str(block[0]), message=block[1])
+        leased = replace(leased, reason=str(block[0]), message=f"{block[1]} ({_waiting_text(plan, leased)})")
     return Decision(leased, plan, grants)

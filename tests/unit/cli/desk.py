@@ -33,7 +33,7 @@ class MemoryCluster:
         self._engine = stage.server.engine
 
     def get(self, kind: Kind, name: str) -> Obj:
-        return self._ask(lambda: self._engine.get(USER, kind, NAMESPACE, name))
+        return self._ask(lambda: self._engine.get(USER, kind, self.namespace, name))
 
     def find(self, kind: Kind, name: str) -> Obj | None:
         try:
@@ -44,10 +44,12 @@ class MemoryCluster:
             raise
 
     def list(self, kind: Kind, label_selector: str = "", namespace: str = "") -> list[Obj]:
-        return self._ask(lambda: self._engine.list(USER, kind, namespace or NAMESPACE, label_selector, 0, "").items)
+        return self._ask(
+            lambda: self._engine.list(USER, kind, namespace or self.namespace, label_selector, 0, "").items
+        )
 
     def create(self, kind: Kind, obj: Obj) -> Obj:
-        sent = {**obj, "metadata": {**obj["metadata"], "namespace": NAMESPACE}}
+        sent = {**obj, "metadata": {**obj["metadata"], "namespace": self.namespace}}
         made = self._ask(lambda: self._engine.create(USER, kind, orjson.dumps(sent)))
         if self.answers_lost:
             self.answers_lost -= 1

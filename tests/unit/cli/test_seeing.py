@@ -6,7 +6,7 @@ import re
 import orjson
 import pytest
 
-from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS
+from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, DEAD_LETTERS
 from fencepost.api.times import format_time
 from fencepost.cli.logs import Line, Tail
 from fencepost.core.rules import Rule
@@ -44,11 +44,12 @@ def test_explain_tells_what_every_job_waits_for(capsys: Captured) -> None:
         await stage.until(lambda: bool(worker.runner.jobs))
         await stage.pass_time(10.0)
         full = "PoolFull: all 1 slots of pool 'default' are taken; add workers or wait"
+        counts = "(2 jobs wait for a slot, 1 cannot start yet)"
         assert await see(Desk(stage), capsys, "explain", "r") == [
-            f"r of DAG etl: Running 0/4: {full}",
+            f"r of DAG etl: Running 0/4: {full} {counts}",
             "load: 1 Running, 2 Queued",
             "  load/0 runs on w1-aaaaa, attempt 1, for 10 s",
-            f"  2 jobs are queued for 10 s: {full}",
+            "  2 jobs are queued for 10 s: PoolFull",
             "report: Pending",
             "  1 job is pending: waits for load (0 of its jobs ended)",
         ]
@@ -183,12 +184,15 @@ def test_where_no_log_is_left_the_end_that_is_stored_of_a_failed_job_is_printed(
         assert "job next/0 has not been started" in desk.error
         assert await desk.types("logs", "r", "only") == 2
         assert "job only/0 runs, and nothing that it printed is to be had" in desk.error
-        worker.runner.jobs[0].end(exit_code=3)
+        worker.runner.jobs[0].end(exit_code=3, tail="the last words")
         await stage.until(lambda: stage.finished("r"))
-        assert await desk.types("logs", "r", "only") == 0
-        said = capsys.readouterr()
-        assert said.out == "Failed exit 3\n"
-        assert "pods 'w1' not found; what follows is the end that its record keeps" in said.err
+        for kept, want in (("dead letter", "the last words\n"), ("run", "Failed exit 3: the last words\n")):
+            assert await desk.types("logs", "r", "only") == 0
+            said = capsys.readouterr()
+            assert said.out == want
+            assert f"pods 'w1' not found; what follows is the end that its {kept} keeps" in said.err
+            for letter in stage.all(DEAD_LETTERS):
+                await stage.delete(DEAD_LETTERS, letter["metadata"]["name"])
 
     play(story)
 

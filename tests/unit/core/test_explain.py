@@ -61,7 +61,7 @@ def test_jobs_that_could_run_say_what_holds_them() -> None:
     run = RunStage(a_task("load"))
     run.plan()
     run.state = replace(run.state, reason="PoolFull", message="4 of 4 slots are taken")
-    assert why(run, "load") == ("1 job is queued for 0 s: PoolFull: 4 of 4 slots are taken",)
+    assert why(run, "load") == ("1 job is queued for 0 s: PoolFull",)
 
     run = RunStage(a_task("load"))
     run.suspended = True
