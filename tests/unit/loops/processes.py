@@ -130,8 +130,8 @@ class Runner(FakeRunner):
         self.job_s = job_s
         self.exit_codes: dict[str, list[int]] = {}
         """By task: how its next jobs end; 0 beyond them."""
-        self.on_start: Callable[[Launch], tuple[float, int]] | None = None
-        """After how many seconds a job ends by itself, and with which exit code."""
+        self.on_start: Callable[[Launch], tuple[float, int, str]] | None = None
+        """After how many seconds a job ends by itself, with which exit code, and what it has put out."""
         self._worker = worker
         self._started = started
 
@@ -139,8 +139,8 @@ class Runner(FakeRunner):
         job = await super().start(launch)
         self._started.append((self._worker, job))
         if self.on_start is not None:
-            seconds, code = self.on_start(launch)
-            asyncio.get_running_loop().call_later(seconds, self._end, job, code)
+            seconds, code, output = self.on_start(launch)
+            asyncio.get_running_loop().call_later(seconds, self._end, job, code, output)
         elif self.job_s is not None:
             codes = self.exit_codes.get(launch.source.job.task)
             asyncio.get_running_loop().call_later(self.job_s, self._end, job, codes.pop(0) if codes else 0)
@@ -151,9 +151,9 @@ class Runner(FakeRunner):
         return [job for job in self.jobs if job.launch.source.job.task == task and not job.ended]
 
     @staticmethod
-    def _end(job: FakeJob, exit_code: int) -> None:
+    def _end(job: FakeJob, exit_code: int, output: str = "") -> None:
         if not job.ended:
-            job.end(exit_code)
+            job.end(exit_code, output=output)
 
 
 class StageWorker(Process):

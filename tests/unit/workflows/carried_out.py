@@ -2,7 +2,8 @@
 on the stage."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -11,9 +12,12 @@ from fencepost.core.dag_spec import DagSpec
 from fencepost.core.run_state import Outcome, RunState
 from fencepost.worker.runner import Launch
 from tests.unit.loops.stage import Stage, play
+from tests.unit.support.builders import a_result
 from tests.unit.support.run_stage import RunStage
 from tests.unit.workflows.reference import Ending, ExitCodeOf
 
+OutputOf = Callable[[str], str]
+"""Of a task's jobs that succeed."""
 JOB_S = 0.5
 LIMIT_S = 3_000.0
 TURNS_MAX = 2_000
@@ -29,7 +33,12 @@ def codes_from(seed: int, share: float, codes: tuple[int, ...] = (1, 2, 75)) -> 
     return exit_code_of
 
 
-def carry_out(spec: Mapping[str, Any], exit_code_of: ExitCodeOf, seed: int) -> RunState:
+def nothing(task: str) -> str:
+    """What tasks put out that put out nothing."""
+    return ""
+
+
+def carry_out(spec: Mapping[str, Any], exit_code_of: ExitCodeOf, seed: int, output_of: OutputOf = nothing) -> RunState:
     """One run of the DAG to its end. Half-way a worker is killed, and another replica takes the shard over."""
     ended: list[RunState] = []
 
@@ -38,7 +47,11 @@ def carry_out(spec: Mapping[str, Any], exit_code_of: ExitCodeOf, seed: int) -> R
         ann, ben = stage.leader("Ann"), stage.replica("Ben")
         workers = [stage.worker(f"w{number}", slots=chance.randint(4, 12), job_s=None) for number in range(3)]
         for worker in workers:
-            worker.runner.on_start = lambda launch: (chance.random() * 2 * JOB_S, _code(launch, exit_code_of))
+            worker.runner.on_start = lambda launch: (
+                chance.random() * 2 * JOB_S,
+                _code(launch, exit_code_of),
+                output_of(launch.source.job.task),
+            )
         stage.dag("etl", **spec)
         stage.manual_run("r1", "etl")
         await stage.pass_time(chance.uniform(0.5, 5.0))
@@ -56,7 +69,7 @@ def carry_out(spec: Mapping[str, Any], exit_code_of: ExitCodeOf, seed: int) -> R
     return ended[0]
 
 
-def plan_out(spec: Mapping[str, Any], exit_code_of: ExitCodeOf, seed: int) -> RunState:
+def plan_out(spec: Mapping[str, Any], exit_code_of: ExitCodeOf, seed: int, output_of: OutputOf = nothing) -> RunState:
     """One run of the DAG, by the planner alone: jobs end in any order, a few workers are lost, leaders change."""
     dag = read_dag({"metadata": {"name": "etl"}, "spec": spec})
     assert isinstance(dag, DagSpec), dag
@@ -67,7 +80,8 @@ def plan_out(spec: Mapping[str, Any], exit_code_of: ExitCodeOf, seed: int) -> Ru
         for job, lease in run.state.leases.items():
             if chance.random() < 0.5:
                 code = exit_code_of(job.task, job.index, lease.attempt)
-                run.says(str(job), Outcome.FAILED if code else Outcome.SUCCEEDED, code)
+                result = a_result(lease.token, Outcome.FAILED if code else Outcome.SUCCEEDED, code)
+                run.hears(lease.worker, str(job), replace(result, output="" if code else output_of(job.task)))
             elif chance.random() < 0.05 and lease.losses < 4:
                 run.lost.add(lease.worker)
         run.epoch += chance.random() < 0.1
