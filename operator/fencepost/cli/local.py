@@ -46,7 +46,7 @@ WINDOW_S: Final = 0.005
 """How long a write waits for company: hardly, as a write costs nothing here."""
 LEASE_DURATION_S: Final = 7 * 24 * 3600
 CHANGES_MAX: Final = 500
-"""Versions kept to watch from: whoever watches is in this process and hardly behind, and a run may be of 256 KiB."""
+"""Versions kept to watch from: whoever watches is in this process and hardly behind, and a run may be of 384 KiB."""
 WORKER_POD: Final = "local"
 
 

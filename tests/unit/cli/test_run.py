@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
 
 from fencepost.cli import app
 from fencepost.cli.run import default_slots
 from tests.unit.cli.files import dag, task, write
+
+EXAMPLES = Path(__file__).parents[3] / "charts" / "fencepost" / "examples"
 
 
 class Done(NamedTuple):
@@ -74,6 +77,22 @@ def test_a_chain_runs_in_order_and_ends_with_a_table_and_one_line(call: Any, tmp
     assert done.lines[-1].startswith("run chain-")
     assert done.lines[-1].split(": ")[1].startswith("Succeeded in ")
     assert done.errors == []
+
+
+def test_a_graph_whose_shape_its_jobs_decide_runs_here_as_on_a_cluster(call: Any) -> None:
+    done = call(yaml.safe_load((EXAMPLES / "branches.yaml").read_text()))
+
+    assert done.code == 0, done.lines
+    assert [line.split()[:3] for line in table_of(done)] == [
+        ["parts", "1", "Succeeded"],
+        ["weigh", "3", "Succeeded"],
+        ["announce", "1", "Succeeded"],
+        ["ship", "2", "Succeeded"],
+        ["last", "1", "Succeeded"],
+    ]
+    assert 'announce | a large order, of these weights: ["5","7","5"]' in done.lines
+    assert {"ship[0] | on its way north", "ship[1] | on its way south"} <= set(done.lines)
+    assert "last | the run so far: Succeeded, failed: []" in done.lines
 
 
 def test_each_change_of_a_job_is_a_line_and_its_output_stands_under_its_name(call: Any) -> None:

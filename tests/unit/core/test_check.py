@@ -7,7 +7,7 @@ import pytest
 
 from fencepost.core.check import CheckedDag, check_dag
 from fencepost.core.dag_spec import DagSpec
-from fencepost.core.definition import FAN_OUT_MAX, RUN_BYTES_MAX, Task
+from fencepost.core.definition import FAN_OUT_MAX, RUN_BYTES_MAX, TASKS_MAX, Task
 from fencepost.core.schedule_spec import ScheduleSpec
 from tests.unit.support.builders import NOW_S, a_definition, a_task
 
@@ -93,11 +93,11 @@ def test_a_reference_to_a_param_of_the_dag_is_fine() -> None:
 
 
 def test_a_dag_whose_runs_could_outgrow_an_object_is_refused_with_the_sizes() -> None:
-    tasks = [a_task(f"task-{number}", count=FAN_OUT_MAX) for number in range(6)]
+    tasks = [a_task(f"task-{number}", count=FAN_OUT_MAX) for number in range(9)]
 
     (problem,) = problems(a_spec(*tasks))
 
-    assert problem.startswith("RunTooLarge: spec.tasks: a run of these 60000 jobs could grow to ")
+    assert problem.startswith("RunTooLarge: spec.tasks: a run of these 90000 jobs could grow to ")
     assert problem.endswith(
         f" bytes, {RUN_BYTES_MAX} are allowed; split the DAG, shorten the names of its tasks, or refer to fewer outputs"
     )
@@ -140,7 +140,7 @@ def test_names_are_not_looked_for_in_a_graph_that_is_none() -> None:
 
 
 def test_outputs_that_are_kept_take_room_that_tasks_then_do_not_have() -> None:
-    tasks = [a_task(f"task-{number:04}") for number in range(2000)]
+    tasks = [a_task(f"task-{number:04}") for number in range(4000)]
     asking = [
         a_task(f"ask-{number}", f"task-{number:04}", args=(f"$(tasks.task-{number:04}.output)",))
         for number in range(12)
@@ -158,6 +158,12 @@ def test_a_thousand_tasks_may_come_before_each_other_in_every_way_and_are_checke
     ]
 
     assert checked(a_spec(*tasks)).graph.outputs_kept == {"t0": 2048}
+
+
+def test_a_dag_may_have_five_thousand_tasks() -> None:
+    tasks = [a_task("step-0000"), *[a_task(f"step-{n:04}", f"step-{n - 1:04}") for n in range(1, TASKS_MAX)]]
+
+    assert checked(a_spec(*tasks)).graph.size == TASKS_MAX
 
 
 @pytest.mark.parametrize(

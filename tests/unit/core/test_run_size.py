@@ -101,7 +101,7 @@ def test_no_run_grows_beyond_what_was_computed(definition: Definition, character
     [
         a_definition(a_task("l" * 63, count=FAN_OUT_MAX)),
         a_definition(a_task("load", count=FAN_OUT_MAX)),
-        a_definition(*[a_task(f"step-{number}", retries=100) for number in range(2000)]),
+        a_definition(*[a_task(f"step-{number}", retries=100) for number in range(5000)]),
         a_definition(*[a_task(f"{number}".zfill(63)) for number in range(500)]),
         a_definition(*[a_task(f"t{number}", count=300) for number in range(60)]),
         a_definition(a_task("load", count=3000), params=(("query", "\x01é" * 2000),)),
@@ -111,7 +111,7 @@ def test_no_run_grows_beyond_what_was_computed(definition: Definition, character
     ids=[
         "long name, wide",
         "wide",
-        "2000 tasks",
+        "5000 tasks",
         "long names",
         "60 fan-outs",
         "large params",
@@ -177,7 +177,7 @@ def test_no_run_grows_beyond_what_was_computed_whatever_its_jobs_put_out(tasks: 
 
 def test_the_less_room_the_tasks_leave_the_fewer_jobs_are_open_at_once() -> None:
     small = a_definition(a_task("load", count=100))
-    large = a_definition(*[a_task(f"step-{number}") for number in range(2000)])
+    large = a_definition(*[a_task(f"step-{number}") for number in range(4000)])
     too_large = a_definition(*[a_task(f"step-{number}", count=FAN_OUT_MAX) for number in range(9)])
 
     assert jobs_open_max(small, {}) == JOBS_OPEN_MAX

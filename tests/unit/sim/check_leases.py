@@ -17,7 +17,7 @@ from tests.unit.sim.scene import Scene
 
 CAP_MEMORY_S: Final = 60.0
 """A leader may count slots of workers that were there so long ago."""
-RUN_BYTES_MAX: Final = 256 * 1024
+RUN_BYTES_MAX: Final = 384 * 1024
 
 
 def new_leases(written: Written) -> Iterator[tuple[JobKey, Lease]]:
