@@ -91,7 +91,9 @@ def test_a_newer_run_replaces_the_older_once_that_has_stopped(stage: Stage) -> N
     replacing = {"policy": "Replace"}
     stage.apply(dag("newest", job, schedule=at(slots), concurrency=replacing, terminationGracePeriod="2s"))
     old, new = (f"newest-{slot}" for slot in slots)
+    stage.wait("the old one is there", lambda: made(stage, "newest") == slots[:1])
     stage.wait_for_phase(old, "Running")
+    stage.wait("the new one is there", lambda: made(stage, "newest") == slots)
 
     status = stage.wait_for_phase(new, "Running")
 
@@ -116,7 +118,7 @@ def test_two_expressions_and_a_time_that_meet_make_one_run_whose_name_carries_th
 def test_a_dag_that_is_over_goes_with_its_runs(stage: Stage) -> None:
     slots = soon(0)
     stage.apply(dag("once", schedule=at(slots), ttlAfterFinished="3s"))
-    stage.wait_for_phase(f"once-{slots[0]}", "Succeeded")
+    stage.wait("it has a run", lambda: made(stage, "once") == slots)
 
     stage.wait("it is gone", lambda: stage.user.find(wire.DAGS, "once", NAMESPACE) is None)
     stage.wait("its run too", lambda: not stage.runs_of("once"))

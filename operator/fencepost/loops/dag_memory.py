@@ -32,6 +32,8 @@ class DagMemory:
     planned: bool = False
     """Its slots have been looked at under this authority, so that the next line is true."""
     next_s: float | None = None
+    over: bool = False
+    """Its schedule holds no further time, and all that was due has had its fate."""
     fired: dict[int, str] = field(default_factory=dict)
     """Slots fired by this leader, the latest ones, each with its run's UID."""
     streaks: set[Fate] = field(default_factory=set)
@@ -66,6 +68,7 @@ class DagMemory:
         # the edit is as old as the server says, however late it is seen: what was due since then is not lost
         self.schedule_seen_s = floor_s(asked, view.created_s, seen_s, min(now_s, view.edited_s or now_s))
         self.schedule_hash = view.schedule_hash
+        self.over = False
 
     def fired_slot(self, slot_s: int, run: str, uid: str, fate: Fate) -> None:
         """A slot's run is known to exist."""

@@ -71,7 +71,7 @@ def _state(view: DagView, memory: DagMemory, problem: Problem | None, active: in
         return "Invalid"
     if view.checked.spec.suspend:
         return "Suspended"
-    return "Done" if view.checked.schedule.ends and memory.next_s is None and not active else "Ready"
+    return "Done" if view.checked.schedule.ends and memory.over and not active else "Ready"
 
 
 def _coming(schedule: Schedule, memory: DagMemory, now_s: float) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from fencepost.core.concurrency import Concurrency
 from fencepost.core.definition import Priority
 from fencepost.core.intents import Announce, Authority, DeleteDag
 from fencepost.core.names import DagKey
-from fencepost.core.plan_dag import Fate, Fire, Missed, Skip, SlotPlan, plan_slot
+from fencepost.core.plan_dag import Fate, Fire, Missed, Skip, plan_slot
 from fencepost.core.run_state import Trigger
 from fencepost.core.schedule_spec import CatchUp
 from fencepost.loops.admissions import Admissions
@@ -192,6 +192,7 @@ class Dags:
         elif view.status.get("active", 0) != self._world.runs.active_count(key):
             self.touch_status(key, idle_s=FIRED_DELAY_S)
         if view.checked is None or view.deleting or view.checked.spec.suspend or self._pool_problem(view):
+            memory.over = False
             self._schedule(view, memory, None)
             return Next.REST
         return await self._decide_due(view, memory, authority)
@@ -214,8 +215,9 @@ class Dags:
                 self._passed(view, memory, Fate.MISSED, plan.missed.last_s, plan.missed.count, _why_missed(plan.missed))
             match plan.decision:
                 case None:
+                    memory.over = plan.next_s is None and not plan.waiting
                     self._schedule(view, memory, plan.next_s)
-                    return await self._retire(view, memory, authority, plan)
+                    return await self._retire(view, memory, authority)
                 case Skip(slot_s, reason, message):
                     self._passed(view, memory, Fate.SKIPPED, slot_s, 1, f"{reason}: {message}")
                 case Fire(slot_s):
@@ -265,12 +267,12 @@ class Dags:
             self.touch_status(view.key)
         return memory
 
-    async def _retire(self, view: DagView, memory: DagMemory, authority: Authority, plan: SlotPlan) -> Next | float:
+    async def _retire(self, view: DagView, memory: DagMemory, authority: Authority) -> Next | float:
         """Delete a DAG whose schedule is over, once what it asks to be kept for has passed; else rest."""
         assert view.checked is not None
         ttl_s = view.checked.spec.ttl_s
         runs = list(self._world.runs.of_dag(view.key))
-        if ttl_s is None or plan.next_s is not None or plan.waiting or not all(run.finished for run in runs):
+        if ttl_s is None or not memory.over or not all(run.finished for run in runs):
             return Next.REST
         ends_s = (run.state.finish_s or 0.0 for run in runs if run.state is not None)
         left_s = max([memory.mark_s, view.created_s, *ends_s]) + ttl_s - self._world.clock.now_s()

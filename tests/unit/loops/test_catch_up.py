@@ -7,6 +7,7 @@ import pytest
 
 from fencepost.api.names import DAG_RUNS, DAGS, EVENTS
 from fencepost.api.times import format_time
+from fencepost.memory.faults import Fault
 from fencepost.memory.identity import ADMIN
 from tests.unit.loops.stage import NOON_S, Stage, play, slot
 
@@ -271,6 +272,24 @@ def test_a_dag_that_is_run_by_hand_again_or_edited_in_its_last_hour_stays() -> N
         assert stage.find(DAGS, "etl") is None
 
     play(story, lawful=False)
+
+
+def test_a_dag_is_not_done_while_times_that_passed_in_a_suspension_are_still_to_be_made_up_for() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        stage.worker(job_s=0.1)
+        stage.dag("etl", schedule=once(10) | {"catchUp": {"policy": "Latest"}}, suspend=True)
+        await stage.at(20.0)
+        slow = Fault(delay_s=2.0)
+        stage.trouble(lambda name, request: slow if (request.verb, request.kind) == ("create", DAG_RUNS) else None)
+        stage.edit(DAGS, "etl", suspend=False)
+        await stage.at(21.5)
+        assert stage.get(DAGS, "etl")["status"]["state"] != "Done"
+        await stage.at(40.0)
+        assert stage.get(DAGS, "etl")["status"]["state"] == "Done"
+        assert told(stage) == {"fired": 1}
+
+    play(story)
 
 
 def test_a_dag_goes_under_a_new_leader_too() -> None:
