@@ -109,11 +109,11 @@ class Firing:
 
 
 def _is_of_slot(found: RunView, view: DagView, slot_s: int) -> bool:
-    """Whether a run is this slot's, be it made by its schedule or by somebody who made up for it already."""
+    """Whether a run is this slot's: made by its schedule, or by a backfill that was here first and may not have been
+    taken up yet."""
     spec = found.spec
-    return (
-        spec is not None
-        and spec.trigger is not Trigger.MANUAL
-        and spec.dag_uid in ("", view.uid)  # one that has not been taken up yet does not know it
-        and spec.scheduled_s == slot_s
-    )
+    if spec is None or spec.scheduled_s != slot_s or found.dag != view.key:
+        return False
+    if spec.trigger is Trigger.BACKFILL:
+        return spec.dag_uid in ("", view.uid)
+    return spec.trigger is Trigger.SCHEDULE and spec.dag_uid == view.uid

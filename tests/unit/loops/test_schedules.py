@@ -13,7 +13,7 @@ from fencepost.kube.errors import ApiError, ConnectionLostError, ForbiddenError,
 from fencepost.loops.dags import Dags
 from fencepost.loops.due_queue import LOOKS_MAX
 from fencepost.memory.faults import Fault, Request
-from tests.unit.loops.stage import NAMESPACE, NOON_S, Stage, a_task, play, slot
+from tests.unit.loops.stage import NAMESPACE, NOON_S, Stage, a_task, an_object, play, slot
 
 
 def test_a_suspended_dag_fires_nothing_and_its_runs_go_on() -> None:
@@ -148,6 +148,22 @@ def test_a_slot_beyond_its_starting_deadline_is_missed() -> None:
         assert stage.get(DAGS, "etl")["status"]["missed"] == 2
         await stage.at(185.0)
         assert await stage.slots_fired("etl") == {3: 1}
+
+    play(story)
+
+
+def test_a_slot_that_a_backfill_has_taken_before_has_its_run() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        stage.worker(job_s=0.1)
+        stage.dag("etl", cron="* * * * *")
+        await stage.at(59.99)
+        spec = {"dag": "etl", "trigger": "Backfill", "scheduledTime": format_time(NOON_S + 60)}
+        stage.put(DAG_RUNS, an_object(DAG_RUNS, slot(1), NAMESPACE, spec=spec))
+        await stage.at(90.0)
+        status = stage.get(DAGS, "etl")["status"]
+        assert (status["fired"], status.get("skipped", 0)) == (1, 0)
+        assert stage.finished(slot(1))
 
     play(story)
 
