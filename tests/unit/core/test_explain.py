@@ -114,3 +114,25 @@ def test_the_critical_path_leads_back_from_the_last_end_through_the_latest_paren
 
 def test_a_run_of_which_nothing_has_ended_has_no_critical_path() -> None:
     assert not any(each.critical for each in explain_run(RunState(), a_graph(a_task("a")), {}, NOW_S))
+
+
+def test_a_job_whose_condition_did_not_hold_says_so() -> None:
+    run = RunStage(a_task("a"), a_task("b", "a", when="1 > 2"))
+    run.plan_all()
+    run.says("a")
+    run.plan()
+    assert why(run, "b") == ("1 job is skipped: its condition `when` did not hold",)
+
+
+def test_a_task_waits_for_what_comes_before_a_parent_that_was_skipped() -> None:
+    run = RunStage(
+        a_task("slow"),
+        a_task("bad"),
+        a_task("skipped", "slow", "bad"),
+        a_task("last", "skipped", rule=Rule.ALL_DONE),
+    )
+    run.plan_all()
+    run.says("bad", Outcome.FAILED)
+    run.plan()
+    assert accounts(run)["skipped"].over
+    assert why(run, "last") == ("1 job is pending: waits for what comes before its parents",)
