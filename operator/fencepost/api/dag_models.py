@@ -35,6 +35,7 @@ WORDS_MAX = 128
 ENV_MAX = 96
 DEPENDS_ON_MAX = 1000
 PARAMS_MAX = 64
+OBJECT_NAME_PATTERN = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 PARAM_NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_.-]{0,62}$"
 _PARAM_NAME = re.compile(PARAM_NAME_PATTERN)
 RETRIES_MAX = 100
@@ -130,6 +131,29 @@ class DeadLetters(Part):
     """After which one is deleted."""
 
 
+class KeyRef(Part):
+    """One value of an object in the DAG's namespace."""
+
+    name: Annotated[str, StringConstraints(pattern=OBJECT_NAME_PATTERN, max_length=253)]
+    """Of the object."""
+    key: Annotated[str, StringConstraints(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)]
+    optional: bool = False
+    """Where the object or the key is not there, the variable is left out; else the attempt fails."""
+
+
+class ValueFrom(Part):
+    """Where a value comes from: a Secret or a ConfigMap. Read by the worker, if its pool lets it."""
+
+    secret_key_ref: KeyRef | None = None
+    config_map_key_ref: KeyRef | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.secret_key_ref is None) == (self.config_map_key_ref is None):
+            raise unfit("valueFrom names not exactly one source", "name secretKeyRef or configMapKeyRef")
+        return self
+
+
 class EnvVar(Part):
     """One environment variable."""
 
@@ -144,6 +168,14 @@ class EnvVar(Part):
 
     name: Annotated[str, StringConstraints(pattern=r"^[-._a-zA-Z][-._a-zA-Z0-9]*$", max_length=128)]
     value: Word = ""
+    value_from: ValueFrom | None = None
+    """Instead of a value."""
+
+    @model_validator(mode="after")
+    def _has_one_value(self) -> Self:
+        if self.value and self.value_from is not None:
+            raise unfit(f"{self.name!r} has a value and a valueFrom", "remove one of them")
+        return self
 
     @field_validator("name")
     @classmethod

@@ -56,5 +56,6 @@ CONTROLLER_REVISIONS = Kind("apps", "v1", "ControllerRevision", "controllerrevis
 EVENTS = Kind("", "v1", "Event", "events")
 PODS = Kind("", "v1", "Pod", "pods")
 NAMESPACES = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
+SECRETS = Kind("", "v1", "Secret", "secrets")
 CONFIG_MAPS = Kind("", "v1", "ConfigMap", "configmaps")
 SELF_SUBJECT_REVIEWS = Kind("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False)

@@ -28,6 +28,15 @@ class Namespaces(Part):
     """Names of namespaces; `*` is all of them."""
 
 
+class Secrets(Part):
+    """Whose Secrets and ConfigMaps the pool's workers read for jobs. They need the right to it besides."""
+
+    allow: Annotated[list[NamespaceOrAny], Field(max_length=NAMESPACES_MAX, json_schema_extra=ATOMIC_LIST)] = Field(
+        default=[]
+    )
+    """Names of namespaces; `*` is all that the pool admits. None if left out."""
+
+
 class WorkerPoolSpec(Part):
     """How the slots of the pool's workers are shared."""
 
@@ -37,6 +46,7 @@ class WorkerPoolSpec(Part):
     """How much of the live slots the runs of one DAG may hold together; one slot at least."""
     ageing: Ageing = Ageing()
     namespaces: Namespaces = Namespaces()
+    secrets: Secrets | None = None
     reserved: LaterObject | None = None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from fencepost.api.dag_models import DAGSpec, Retries, Task
+from fencepost.api.dag_models import DAGSpec, EnvVar, Retries, Task
 from fencepost.api.times import parse_duration
 from fencepost.api.validation import parse
 from fencepost.core import definition as core
@@ -70,6 +70,7 @@ def _task(task: Task, retries: RetryPolicy, priority: Priority, queue_timeout: s
         rule=Rule.ALL_SUCCEEDED if task.rule is None else Rule(task.rule),
         args=tuple(task.args or ()),
         env=tuple((each.name, each.value) for each in task.env or ()),
+        env_from=tuple(source for each in task.env or () if (source := _env_source(each)) is not None),
         count=None if each is None else each.count,
         items=None if each is None or each.items is None else tuple(each.items),
         items_from=None if each is None else each.from_,
@@ -82,6 +83,15 @@ def _task(task: Task, retries: RetryPolicy, priority: Priority, queue_timeout: s
         retries=retries if task.retries is None else _retries(task.retries, retries),
         priority=priority if task.priority is None else Priority.parse(task.priority),
     )
+
+
+def _env_source(variable: EnvVar) -> core.EnvSource | None:
+    source = variable.value_from
+    reference = None if source is None else source.secret_key_ref or source.config_map_key_ref
+    if source is None or reference is None:
+        return None
+    secret = source.secret_key_ref is not None
+    return core.EnvSource(variable.name, secret, reference.name, reference.key, reference.optional)
 
 
 def _retries(written: Retries | None, over: RetryPolicy) -> RetryPolicy:

@@ -66,6 +66,20 @@ class SuccessThreshold:
 
 
 @dataclass(frozen=True, slots=True)
+class EnvSource:
+    """Where the value of an environment variable comes from, in the namespace of the DAG."""
+
+    name: str
+    """Of the variable."""
+    secret: bool
+    """A Secret's; else a ConfigMap's."""
+    object: str
+    key: str
+    optional: bool = False
+    """The variable is left out where the object or the key is not there; else the attempt fails."""
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """One node of the graph."""
 
@@ -76,6 +90,8 @@ class Task:
     """What must be true of the tasks it depends on."""
     args: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
+    """Names and values; an empty value where it comes from elsewhere."""
+    env_from: tuple[EnvSource, ...] = ()
     count: int | None = None
     """Jobs in its fan-out, where the definition says how many."""
     items: tuple[str, ...] | None = None

@@ -10,6 +10,7 @@ from fencepost.api.names import (
     DEAD_LETTERS,
     EVENTS,
     LEASES,
+    SECRETS,
     WORKER_POOLS,
     WORKERS,
     Kind,
@@ -34,7 +35,14 @@ EVERYWHERE: Rights = {
         CONTROLLER_REVISIONS: frozenset({"get", "list", "create", "delete"}),
         EVENTS: frozenset({"create"}),
     },
-    Role.WORKER: {DAG_RUNS: GET, CONTROLLER_REVISIONS: GET},
+    # the last two only where somebody has granted them; here, as in a cluster of one, everywhere
+    Role.WORKER: {
+        DAG_RUNS: GET,
+        CONTROLLER_REVISIONS: GET,
+        WORKER_POOLS: GET,
+        SECRETS: GET,
+        CONFIG_MAPS: GET,
+    },
     Role.USER: {
         DAGS: READ | WRITE | {"backfill"},
         DAG_RUNS: READ | WRITE,

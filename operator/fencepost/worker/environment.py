@@ -74,4 +74,5 @@ def job_environment(
         ours |= {"FENCEPOST_RUN_STATUS": values[RUN_STATUS], "FENCEPOST_FAILED_TASKS": values[FAILED_TASKS]}
     if entry.timeout_s is not None:
         ours["FENCEPOST_DEADLINE"] = format_time(now_s + entry.timeout_s, millis=True)
-    return {name: substitute(value, values) for name, value in task.env} | ours
+    elsewhere = {source.name for source in task.env_from}
+    return {name: substitute(value, values) for name, value in task.env if name not in elsewhere} | ours

@@ -14,7 +14,8 @@ from fencepost.api.times import format_duration
 from fencepost.base.clock import Clock
 from fencepost.core.names import MailboxKey
 from fencepost.core.run_state import Entry, Outcome, Result
-from fencepost.worker.preparation import DefinitionGoneError, InvalidJobError, Preparation, UnavailableError
+from fencepost.worker.patient import UnavailableError
+from fencepost.worker.preparation import DefinitionGoneError, InvalidJobError, Preparation
 from fencepost.worker.runner import CannotStartError, Ending, Launch, Runner, RunnerBusyError, RunningJob
 from fencepost.worker.texts import result_message
 

@@ -21,18 +21,15 @@ from fencepost.core.names import MailboxKey
 from fencepost.core.outputs import list_sources, output_bytes_max
 from fencepost.core.run_state import Entry, RunState
 from fencepost.core.substitution import UnresolvedReferenceError, substitute
-from fencepost.kube.errors import ApiError, NotFoundError
+from fencepost.kube.errors import NotFoundError
 from fencepost.kube.protocol import Api, Obj
-from fencepost.worker.backoff import Backoff
 from fencepost.worker.environment import dag_of_revision, job_environment, reference_values
 from fencepost.worker.objects import uid_of
+from fencepost.worker.patient import PatientReads
 from fencepost.worker.reads import SharedReads
 from fencepost.worker.runner import JobSource, Launch
+from fencepost.worker.values import NotAllowedError, read_values
 
-READ_PATIENCE_S: Final = 60.0
-"""How long a job waits for an API server that does not give its definition; then it is handed back."""
-READ_RETRY_FIRST_S: Final = 0.5
-READ_RETRY_MAX_S: Final = 10.0
 DEFINITIONS_MAX: Final = 128
 DEFINITIONS_BYTES_MAX: Final = 16 * 1024 * 1024
 """As JSON; in memory they are a few times larger."""
@@ -49,10 +46,6 @@ class DefinitionGoneError(Exception):
     """The revision that holds the job's definition does not exist; the operator may be able to store it again."""
 
 
-class UnavailableError(Exception):
-    """What the job needs cannot be read now; another worker may be luckier."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunRead:
     """What a worker needs of a run's object."""
@@ -64,26 +57,30 @@ class RunRead:
 class Preparation:
     """Makes launches for the jobs of one worker process."""
 
-    def __init__(self, api: Api, clock: Clock, worker: str) -> None:
-        self._api = api
+    def __init__(self, api: Api, clock: Clock, worker: str, pool: str) -> None:
+        self._reads = PatientReads(api, clock, worker)
         self._clock = clock
-        self._worker = worker
+        self._pool = pool
         self._definitions: SharedReads[Definition] = SharedReads(DEFINITIONS_MAX, DEFINITIONS_BYTES_MAX)
         self._runs: SharedReads[RunRead] = SharedReads(RUNS_MAX, RUNS_BYTES_MAX)
 
     async def launch(self, place: MailboxKey, entry: Entry) -> Launch:
-        """All that is needed to start the job; one of the three errors above if it cannot be had."""
+        """All that is needed to start the job. Where it cannot be had: one of the two errors above, UnavailableError,
+        or CannotStartError."""
         definition = await self._definition(place.run.namespace, entry.revision)
         task = _task_of(definition, place, entry.revision)
         try:
             params, inputs = await self._values(place, entry, definition)
             values = reference_values(place, entry, definition, task, params, inputs)
+            from_elsewhere = await read_values(self._reads, self._pool, place.run.namespace, task.env_from)
             return Launch(
                 source=JobSource(place.run, place.job, entry.attempt),
                 command=tuple(substitute(word, values) for word in (*task.command, *task.args)),
-                env=job_environment(place, entry, task, values, self._clock.now_s()),
+                env=from_elsewhere | job_environment(place, entry, task, values, self._clock.now_s()),
                 output_bytes_max=output_bytes_max(task.name, list_sources(definition.tasks)),
             )
+        except NotAllowedError as error:
+            raise InvalidJobError(str(error)) from error
         except (UnresolvedReferenceError, ListError) as error:
             raise InvalidJobError(f"task {task.name} of DAG {dag_of_revision(entry.revision)}: {error}") from error
 
@@ -121,25 +118,14 @@ class Preparation:
         return await self._runs.get(f"{entry.run_uid}/{entry.round}/{place.job.task}", read)
 
     async def _get(self, kind: Kind, namespace: str, name: str) -> Obj:
-        """A read that waits for an API server which is away, slow or overloaded, but not for ever."""
-        backoff = Backoff(self._worker, READ_RETRY_FIRST_S, READ_RETRY_MAX_S)
-        give_up_s = self._clock.steady_s() + READ_PATIENCE_S
-        while True:
-            try:
-                return await self._api.get(kind, namespace, name)
-            except NotFoundError as error:
-                if kind is CONTROLLER_REVISIONS:
-                    fact = (
-                        f"ControllerRevision {namespace}/{name} does not exist and its DAG has another content by now"
-                    )
-                    raise DefinitionGoneError(f"{fact}: start the run anew") from error
-                fact = f"{kind.kind} {namespace}/{name} does not exist"
-                raise InvalidJobError(f"{fact}; somebody has deleted it: start the run anew") from error
-            except ApiError as error:
-                if self._clock.steady_s() >= give_up_s:
-                    fact = f"{kind.kind} {namespace}/{name} could not be read for {READ_PATIENCE_S:g} s"
-                    raise UnavailableError(f"{fact}: {error}") from error
-            await self._clock.sleep(backoff.next_s())
+        try:
+            return await self._reads.get(kind, namespace, name)
+        except NotFoundError as error:
+            fact = f"{kind.kind} {namespace}/{name} does not exist"
+            if kind is CONTROLLER_REVISIONS:
+                fact = f"{fact} and its DAG has another content by now"
+                raise DefinitionGoneError(f"{fact}: start the run anew") from error
+            raise InvalidJobError(f"{fact}; somebody has deleted it: start the run anew") from error
 
 
 def _read_run(run: Obj, place: MailboxKey) -> RunRead:

@@ -60,7 +60,7 @@ class Worker:
         self._own = OwnObject()
         self._mailbox = Mailbox(settings.name, settings.slots)
         self._reporter = Reporter(api, clock, settings, self._mailbox, self._own, self._observe, metrics)
-        self._preparation = Preparation(api, clock, settings.name)
+        self._preparation = Preparation(api, clock, settings.name, settings.pool)
         self._crew = Crew(self._preparation, runner, clock, self._on_end)
         self._changed = asyncio.Event()
         self._drain_asked = asyncio.Event()

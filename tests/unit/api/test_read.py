@@ -8,7 +8,7 @@ from fencepost.api.read import check_run, read_dag, read_pool, read_run_spec, re
 from fencepost.core.concurrency import Concurrency, Limits
 from fencepost.core.cron import Gap, Overlap
 from fencepost.core.dag_spec import DagSpec
-from fencepost.core.definition import Definition, Priority, RetryPolicy, SuccessThreshold, Task
+from fencepost.core.definition import Definition, EnvSource, Priority, RetryPolicy, SuccessThreshold, Task
 from fencepost.core.history import HistoryLimits
 from fencepost.core.names import DagKey, spread_offset_s
 from fencepost.core.placement import PoolSpec
@@ -397,6 +397,47 @@ def test_a_garbled_run_is_a_problem(spec: dict[str, Any]) -> None:
 
     assert isinstance(problems, list)
     assert problems[0].reason == "Garbled"
+
+
+def with_env(*env: dict[str, Any]) -> dict[str, Any]:
+    return a_dag(tasks=[{"name": "load", "command": ["true"], "env": list(env)}])
+
+
+def test_a_value_from_a_secret_or_a_config_map_is_a_reference_and_no_value() -> None:
+    spec = read_dag(
+        with_env(
+            {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}},
+            {"name": "PLAIN", "value": "x"},
+            {"name": "REGION", "valueFrom": {"configMapKeyRef": {"name": "site", "key": "region", "optional": True}}},
+        )
+    )
+    assert isinstance(spec, DagSpec)
+    [task] = spec.definition.tasks
+    assert task.env == (("PASSWORD", ""), ("PLAIN", "x"), ("REGION", ""))
+    assert task.env_from == (
+        EnvSource("PASSWORD", True, "db", "password"),
+        EnvSource("REGION", False, "site", "region", optional=True),
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "path", "fact"),
+    [
+        ({"valueFrom": {}}, "spec.tasks[0].env[0].valueFrom", "valueFrom names not exactly one source"),
+        (
+            {"value": "x", "valueFrom": {"secretKeyRef": {"name": "db", "key": "k"}}},
+            "spec.tasks[0].env[0]",
+            "'X' has a value and a valueFrom",
+        ),
+        ({"valueFrom": {"secretKeyRef": {"name": "db"}}}, "spec.tasks[0].env[0].valueFrom.secretKeyRef.key", "missing"),
+    ],
+)
+def test_a_reference_that_means_nothing_is_refused(variable: dict[str, Any], path: str, fact: str) -> None:
+    problems = read_dag(with_env({"name": "X", **variable}))
+    assert isinstance(problems, list)
+    [problem] = problems
+    assert problem.path == path
+    assert fact in problem.fact
 
 
 def test_a_run_by_hand_is_checked_before_it_is_sent() -> None:
