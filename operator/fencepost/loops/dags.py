@@ -213,6 +213,13 @@ class Dags:
                 return await self._read_live(view.key, memory)
             if plan.missed is not None:
                 self._passed(view, memory, Fate.MISSED, plan.missed.last_s, plan.missed.count, _why_missed(plan.missed))
+            if plan.decision is not None:
+                known = await self._firing.known(view, memory, int(plan.decision.slot_s))
+                if known is Next.RETRY:
+                    return known
+                if known is not None:
+                    self.touch_status(view.key)
+                    continue
             match plan.decision:
                 case None:
                     memory.over = plan.next_s is None and not plan.waiting

@@ -69,6 +69,21 @@ class Firing:
             self._admissions.forget(view.key, run)
         return outcome
 
+    async def known(self, view: DagView, memory: DagMemory, slot_s: int) -> Next | None:
+        """AGAIN where the slot's run is there already: its create has had no answer, and nothing told of it until now.
+        It must not count against itself, nor be skipped for another's sake. RETRY where that cannot be read."""
+        run = RunKey(view.key.namespace, scheduled_run_name(view.key.name, slot_s))
+        if run in self._creating:
+            if not await self._world.refresh_run(run):
+                return Next.RETRY
+            self._creating.discard(run)
+        found = self._world.runs.get(run)
+        if found is None or not _is_of_slot(found, view, slot_s):
+            return None
+        memory.fired_slot(slot_s, run.name, found.uid, self._fate(slot_s, found.created_s))
+        self._runs.touch(run)
+        return Next.AGAIN
+
     def _decide(
         self, view: DagView, authority: Authority, compiled: Compiled, run: RunKey, slot_s: int, now_s: float
     ) -> Decision:

@@ -346,3 +346,23 @@ def test_creates_that_fail_for_minutes_are_tried_with_a_back_off(error: ApiError
         assert set(fired.values()) == {1}
 
     play(story)
+
+
+def test_a_run_whose_create_had_no_answer_is_not_skipped_for_its_own_sake() -> None:
+    """Its create is stored, the answer is lost, and reading it again fails too: only the watch tells of it. It is
+    active then, and Forbid allows one."""
+
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        stage.worker(job_s=90.0)
+        stage.dag("etl", cron="* * * * *")
+        stage.once("Ann", "create", DAG_RUNS, Fault(error=ConnectionLostError("reset"), carried_out=True))
+        stage.once("Ann", "get", DAG_RUNS, Fault(error=ServerError("etcd is away")))
+        await stage.at(100.0)
+        assert not stage.get(DAGS, "etl")["status"].get("skipped")
+        await stage.at(170.0)
+        assert stage.get(DAGS, "etl")["status"]["skipped"] == 1, "the slot of the second minute"
+        assert stage.run(slot(1)).phase is RunPhase.SUCCEEDED
+        assert await stage.slots_fired("etl") == {1: 1}
+
+    play(story)
