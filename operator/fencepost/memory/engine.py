@@ -87,16 +87,12 @@ class Engine:
             records = [record for record in records if matches(record.labels)]
         return self._pages.first(records, self._store.version, limit)
 
-    def subscribe(
-        self, identity: Identity, kind: Kind, namespace: str, name: str, selector: str, resource_version: str
-    ) -> Watch:
-        """Open a watch; `unsubscribe` closes it."""
-        self._check_right(identity, "watch", kind, namespace, name)
+    def subscribe(self, identity: Identity, kind: Kind, watch: Watch, resource_version: str) -> None:
+        """Open a watch: it is offered all that has happened since, and all that will; `unsubscribe` closes it."""
+        self._check_right(identity, "watch", kind, watch.namespace, watch.name)
         if not resource_version.isdecimal() or resource_version == "0":
             raise ServerError(f"watch {kind}: resourceVersion {resource_version!r} is none: give that of a list")
-        watch = Watch(namespace, name, parse_selector(selector) if selector else None)
         self._store.collection(kind).history.subscribe(watch, int(resource_version))
-        return watch
 
     def unsubscribe(self, kind: Kind, watch: Watch) -> None:
         self._store.collection(kind).history.unsubscribe(watch)

@@ -155,11 +155,9 @@ class MemoryApi:
         timeout_s: float = 300.0,
     ) -> AsyncGenerator[WatchEvent, None]:
         request = Request(self._identity, "watch", kind, namespace or "", name)
-        watch = await self._server.perform(
-            request,
-            lambda: self._engine.subscribe(
-                self._identity, kind, namespace or "", name, label_selector, resource_version
-            ),
+        watch = Watch(namespace or "", name, label_selector)
+        await self._server.perform(
+            request, lambda: self._engine.subscribe(self._identity, kind, watch, resource_version)
         )
         keeper = asyncio.ensure_future(self._keep(watch, timeout_s))
         try:

@@ -15,7 +15,7 @@ from fencepost.api.names import Kind
 from fencepost.kube.errors import GoneError
 from fencepost.kube.protocol import EventType, WatchEvent
 from fencepost.memory.records import Change, Record
-from fencepost.memory.selectors import Selector
+from fencepost.memory.selectors import parse_selector
 
 WATCH_BACKLOG_MAX = 100_000
 """Events that wait to be read by one watch; the server ends a watch that is slower than that."""
@@ -40,10 +40,11 @@ class Pending(NamedTuple):
 class Watch:
     """One client's watch: a queue between the server, which never waits, and the client."""
 
-    def __init__(self, namespace: str, name: str, selector: Selector | None) -> None:
+    def __init__(self, namespace: str = "", name: str = "", selector: str = "") -> None:
+        """Each that is empty stands for any."""
+        self.namespace = namespace
         self.name = name
-        self._namespace = namespace
-        self._selector = selector
+        self._selector = parse_selector(selector) if selector else None
         self._queue: asyncio.Queue[Pending | None] = asyncio.Queue()
         self._ended = False
 
@@ -84,7 +85,7 @@ class Watch:
     def _sees(self, record: Record | None) -> bool:
         if record is None:
             return False
-        if self._namespace and record.key.namespace != self._namespace:
+        if self.namespace and record.key.namespace != self.namespace:
             return False
         if self.name and record.key.name != self.name:
             return False

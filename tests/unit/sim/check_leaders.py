@@ -10,8 +10,8 @@ from tests.unit.sim.scene import Scene
 
 def shard_of_lease(lease: Stored) -> str:
     """The number of the shard whose Lease it is; empty if it is none."""
-    labels = lease.meta.get("labels") or {}
-    return str(labels.get(SHARD_LABEL, "")) if "leaseTransitions" in lease.spec else ""
+    shard = lease.labels.get(SHARD_LABEL, "")
+    return shard if shard and "leaseTransitions" in lease.spec else ""
 
 
 class EpochsGrow(Checker):
@@ -69,7 +69,7 @@ class DeposedChangeNothing(Checker):
         before = written.before
         if not after.status or (before is not None and before.status == after.status) or written.sender == "user":
             return
-        shard, epoch = str(after.meta["labels"][SHARD_LABEL]), after.status["epoch"]
+        shard, epoch = after.labels[SHARD_LABEL], after.status["epoch"]
         if epoch != self._epoch.get(shard):
             yield f"{written.sender} writes {after.name} under epoch {epoch}, shard {shard} is at {self._epoch[shard]}"
         elif self._acquired_by.get((shard, epoch)) not in (None, written.sender):
@@ -87,10 +87,9 @@ class WindowsDoNotOverlap(Checker):
     kinds = (DAG_RUNS, LEASES)
 
     def see(self, written: Written) -> Iterator[str]:
-        now = written.now
-        labels = now.meta.get("labels") or {}
-        if SHARD_LABEL in labels:
-            yield from self._ask(int(labels[SHARD_LABEL]))
+        shard = written.now.labels.get(SHARD_LABEL)
+        if shard is not None:
+            yield from self._ask(int(shard))
 
     def look(self) -> Iterator[str]:
         for shard in range(self.scene.plan.shards):

@@ -15,6 +15,7 @@ from tests.unit.sim.scene import Scene
 ENTRIES_MAX: Final = 64
 BYTES_MAX: Final = 64 * 1024 + 8 * 1024
 CLOCKS_DIFFER: Final = 0.9
+SETTLED_S: Final = 60.0
 
 
 class RecordFirst(Checker):
@@ -112,6 +113,19 @@ class LateWordsDoNotCount(Checker):
                     yield f"{worker.name} answers {key} under token {token_of(text)}, its entry is {entry!r}"
 
 
+class TheLivingAreSpared(Checker):
+    promise = "in a well cluster nobody who renews is shut out"
+    kinds = (WORKERS,)
+
+    def see(self, written: Written) -> Iterator[str]:
+        worker, old = written.after, written.before
+        if worker is None or old is None or not worker.fenced or old.fenced:
+            return
+        alive = any(each.alive and each.name == worker.name for each in self.scene.workers.values())
+        if alive and written.at_s > self.scene.plan.calm_from_s + SETTLED_S:
+            yield f"{worker.name} is fenced, and alive"
+
+
 class MailboxesAreSmall(Checker):
     promise = "no worker has more than it can hold"
     kinds = (WORKERS,)
@@ -127,4 +141,4 @@ class MailboxesAreSmall(Checker):
             yield f"{worker.name} has {len(worker.entries)} entries and {worker.size_bytes} bytes"
 
 
-MAILBOX_CHECKERS = (RecordFirst, KeysHoldTheRunsUid, LateWordsDoNotCount, MailboxesAreSmall)
+MAILBOX_CHECKERS = (RecordFirst, KeysHoldTheRunsUid, LateWordsDoNotCount, TheLivingAreSpared, MailboxesAreSmall)

@@ -12,7 +12,7 @@ from tests.unit.sim.check_leases import LEASE_CHECKERS
 from tests.unit.sim.check_mailboxes import MAILBOX_CHECKERS
 from tests.unit.sim.check_slots import SLOT_CHECKERS
 from tests.unit.sim.checker import Checker
-from tests.unit.sim.history import Written
+from tests.unit.sim.history import KINDS, Written
 from tests.unit.sim.scene import Scene
 from tests.unit.sim.violation import BrokenPromiseError, Violation
 
@@ -32,16 +32,16 @@ class Checkers:
         self.fingerprint = 0
         self._scene = scene
         self._checkers = [checker(scene) for checker in ALL]
-        self._broken: BrokenPromiseError | None = None
+        self._by_kind = {kind: [each for each in self._checkers if kind in each.kinds] for kind in KINDS}
+        self._lookers = [each for each in self._checkers if type(each).look is not Checker.look]
         self._jobs_seen = 0
 
     def see(self, written: Written) -> None:
-        """A write has just been stored. What is wrong with it is raised at the next look, out of the product's way."""
+        """A write has just been stored."""
         what = (self.fingerprint, written.at_s, written.version, written.name, written.sender)
         self.fingerprint = hash(what)
-        for checker in self._checkers:
-            if written.kind in checker.kinds:
-                self._judge(checker, checker.see(written))
+        for checker in self._by_kind[written.kind]:
+            self._judge(checker, checker.see(written))
 
     def look(self) -> None:
         """Time has passed."""
@@ -50,21 +50,19 @@ class Checkers:
             for checker in self._checkers:
                 self._judge(checker, checker.job_started(job))
         self._jobs_seen = len(book)
-        for checker in self._checkers:
+        for checker in self._lookers:
             self._judge(checker, checker.look())
-        if self._broken is not None:
-            raise self._broken
 
     def end(self) -> None:
         """Everything has ended."""
         self.look()
         for checker in self._checkers:
             self._judge(checker, checker.end())
-        if self._broken is not None:
-            raise self._broken
+        failure, self._scene.loop.failure = self._scene.loop.failure, None
+        if failure is not None:
+            raise failure
 
     def _judge(self, checker: Checker, broken: Iterator[str]) -> None:
         for text in broken:
-            if self._broken is None:
-                self._broken = BrokenPromiseError(Violation(checker.promise, self._scene.loop.now_s, text))
-                self._scene.note(self._scene.loop.now_s, "BROKEN", f"{checker.promise}: {text}")
+            if self._scene.loop.failure is None:
+                self._scene.loop.failure = BrokenPromiseError(Violation(checker.promise, self._scene.loop.now_s, text))

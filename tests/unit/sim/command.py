@@ -1,6 +1,7 @@
 """The command behind `make sim`: many seeds on all cores, or one with its story."""
 
 import argparse
+import gc
 import multiprocessing
 import os
 import time
@@ -62,7 +63,7 @@ def _many(seeds: Iterable[int], size: str, jobs: int) -> int:
     coverage: Counter[str] = Counter()
     failed: list[Report] = []
     cpu_s, count = 0.0, 0
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+    with multiprocessing.get_context("fork").Pool(jobs, gc.freeze) as pool:
         for report in pool.imap_unordered(_report, ((seed, size) for seed in seeds)):
             count += 1
             cpu_s += report.cpu_s

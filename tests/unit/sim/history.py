@@ -15,6 +15,7 @@ from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase
 from fencepost.core.run_state import RunState
 from fencepost.kube.protocol import Obj
+from fencepost.memory.identity import ADMIN
 from fencepost.memory.records import Change, Record
 from fencepost.memory.watches import Watch
 from tests.unit.sim.network import Network
@@ -24,12 +25,23 @@ NO_RUN = RunState()
 NOTHING: Mapping[str, Any] = {}
 
 
-@dataclass
 class Stored:
     """One object at one version."""
 
-    obj: Obj
-    size_bytes: int
+    def __init__(self, record: Record) -> None:
+        self._record = record
+
+    @cached_property
+    def obj(self) -> Obj:
+        return self._record.object()
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._record.data)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self._record.labels
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -38,11 +50,11 @@ class Stored:
 
     @property
     def uid(self) -> str:
-        return str(self.meta["uid"])
+        return self._record.uid
 
     @property
     def name(self) -> str:
-        return str(self.meta["name"])
+        return self._record.key.name
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -116,7 +128,7 @@ class Tap(Watch):
     """A watch that never waits: it is told at once."""
 
     def __init__(self, kind: Kind, tell: Callable[[Kind, Change], None]) -> None:
-        super().__init__("", "", None)
+        super().__init__()
         self._kind = kind
         self._tell = tell
 
@@ -135,14 +147,13 @@ class History:
         self._network = network
         engine = network.engine
         for kind in KINDS:
-            # A subscription like any other, but for the queue; the engine has no use for such a thing itself.
-            engine._store.collection(kind).history.subscribe(Tap(kind, self._see), engine.version)
+            engine.subscribe(ADMIN, kind, Tap(kind, self._see), str(engine.version))
 
     def _see(self, kind: Kind, change: Change) -> None:
         objects, name = self.objects[kind], change.record.key.name
         sender = self._network.sender
         before = objects.get(name)
-        after = None if change.after is None else _stored(change.after)
+        after = None if change.after is None else Stored(change.after)
         if after is None:
             objects.pop(name, None)
         else:
@@ -160,7 +171,3 @@ class History:
         )
         for listener in self.listeners:
             listener(written)
-
-
-def _stored(record: Record) -> Stored:
-    return Stored(record.object(), len(record.data))

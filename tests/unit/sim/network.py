@@ -25,7 +25,7 @@ from fencepost.memory.faults import Request
 from fencepost.memory.identity import Identity
 from fencepost.memory.records import ObjectKey
 from fencepost.memory.watches import Pending, Watch
-from tests.unit.sim.virtual import NOBODY, Machine, VirtualLoop
+from tests.unit.sim.virtual import Machine, VirtualLoop
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class Network:
     def cut_watches(self, machine: Machine, error: ApiError | None) -> None:
         """Every watch of the machine breaks, or ends silently."""
         for connection in list(self.links[machine].connections):
-            connection.end(error)
+            connection.hang_up(error)
 
     def hang_up(self, machine: Machine) -> None:
         """The machine is gone: its connections are closed."""
@@ -164,15 +164,16 @@ def _settle(answer: "asyncio.Future[Any]", result: Any, error: ApiError | None) 
         answer.set_result(result)
 
 
-class Connection:
+class Connection(Watch):
     """One watch: the server's side of it, the way, and what has arrived."""
 
-    def __init__(self, network: Network, machine: Machine, kind: Kind, watch: Watch, timeout_s: float) -> None:
+    def __init__(
+        self, network: Network, machine: Machine, kind: Kind, where: str, name: str, selector: str, timeout_s: float
+    ) -> None:
+        super().__init__(where, name, selector)
         self._network = network
         self._loop = network.loop
-        self._machine = machine
         self._kind = kind
-        self._watch = watch
         self._way: deque[tuple[float, Pending]] = deque()
         """Sent, with when it arrives."""
         self._arrived: deque[Pending | ApiError | None] = deque()
@@ -184,10 +185,9 @@ class Connection:
         self._link = network.links[machine]
         self._link.connections[self] = None
         self._ends_at_s = self._loop.now_s + timeout_s
-        self._pump = self._loop.create_task(self._send(), context=NOBODY)
         self._loop.after(BOOKMARK_PERIOD_S, self._bookmark)
 
-    async def next(self) -> WatchEvent | None:
+    async def receive(self) -> WatchEvent | None:
         """The next event; None at the end. Raises what breaks the connection."""
         while not self._arrived:
             self._waiter = self._loop.create_future()
@@ -200,7 +200,7 @@ class Connection:
             raise item
         return None if item is None else item.event(self._kind)
 
-    def end(self, error: ApiError | None) -> None:
+    def hang_up(self, error: ApiError | None) -> None:
         """It breaks, or ends; what has arrived can still be read."""
         if not self._closed:
             self.close()
@@ -210,19 +210,15 @@ class Connection:
         """Nothing more is sent."""
         if not self._closed:
             self._closed = True
-            self._pump.cancel()
             self._link.connections.pop(self, None)
-            self._network.engine.unsubscribe(self._kind, self._watch)
+            self._network.engine.unsubscribe(self._kind, self)
 
-    async def _send(self) -> None:
+    def _put(self, pending: Pending) -> None:
         """The server's side: events leave as they happen, and arrive in order."""
-        while (pending := await self._watch.next()) is not None:
-            now_s = self._loop.now_s
-            self._last_at_s = max(self._last_at_s, now_s + 0.001 + self._link.event_lag_s)
-            self._way.append((self._last_at_s, pending))
-            if len(self._way) == 1:
-                self._loop.at(self._last_at_s, self._deliver)
-        self.end(None)
+        self._last_at_s = max(self._last_at_s, self._loop.now_s + 0.001 + self._link.event_lag_s)
+        self._way.append((self._last_at_s, pending))
+        if len(self._way) == 1:
+            self._loop.at(self._last_at_s, self._deliver)
 
     def _deliver(self) -> None:
         """What cannot get through now is sent again until it does."""
@@ -246,10 +242,10 @@ class Connection:
         if self._closed:
             return
         if self._loop.now_s >= self._ends_at_s or self._loop.now_s - self._heard_at_s > WATCH_SILENCE_MAX_S:
-            self.end(None)
+            self.hang_up(None)
             return
         if self._link.bookmarks:
-            self._watch.offer_bookmark(self._network.engine.version)
+            self.offer_bookmark(self._network.engine.version)
         self._loop.after(BOOKMARK_PERIOD_S, self._bookmark)
 
 
@@ -326,12 +322,17 @@ class SimApi:
         where = namespace or ""
 
         def act() -> Connection:
-            watch = self._engine.subscribe(self._identity, kind, where, name, label_selector, resource_version)
-            return Connection(self._network, self._machine, kind, watch, timeout_s)
+            connection = Connection(self._network, self._machine, kind, where, name, label_selector, timeout_s)
+            try:
+                self._engine.subscribe(self._identity, kind, connection, resource_version)
+            except ApiError:
+                connection.close()
+                raise
+            return connection
 
         connection = await self._call("watch", kind, where, name, act)
         try:
-            while (event := await connection.next()) is not None:
+            while (event := await connection.receive()) is not None:
                 yield event
         finally:
             connection.close()

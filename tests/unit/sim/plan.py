@@ -119,8 +119,11 @@ class Plan:
         return Plan(**{**self.__dict__, "steps": steps})
 
 
-def draw_plan(seed: int, size: str = "") -> Plan:
-    """The plan of a seed. Sizes: small (2 replicas, 4 workers), middle, large (5 and 30); most seeds are small."""
+def draw_plan(seed: int, size: str = "", *, focus: tuple[str, ...] = ()) -> Plan:
+    """The plan of a seed. Sizes: small (2 replicas, 4 workers), middle, large (5 and 30); most seeds are small.
+
+    `focus`: these kinds of steps are as frequent as all others together, and every plan has plenty of steps.
+    """
     rng = Random(seed)
     drawn = rng.choices(("small", "middle", "large"), (85, 12, 3))[0]
     size = size or drawn
@@ -128,18 +131,19 @@ def draw_plan(seed: int, size: str = "") -> Plan:
     workers = {"small": rng.randint(2, 4), "middle": rng.randint(4, 10), "large": 30}[size]
     shards = rng.choice((1, 2, 3, 4)) if size != "large" else 16
     skewed = rng.random() < 0.4
-    seats_of_replicas = tuple(_seat(rng, f"op{number}", skewed, 0) for number in range(replicas))
-    seats_of_workers = tuple(_seat(rng, f"w{number}", skewed, rng.choice((1, 2, 4, 8))) for number in range(workers))
-    slots = sum(seat.slots for seat in seats_of_workers)
+    replicas_seats = tuple(_seat(rng, f"op{number}", skewed, 0) for number in range(replicas))
+    workers_seats = tuple(_seat(rng, f"w{number}", skewed, rng.choice((1, 2, 4, 8))) for number in range(workers))
+    slots = sum(seat.slots for seat in workers_seats)
     dags = draw_dags(rng, {"small": rng.randint(2, 5), "middle": 8, "large": 25}[size], slots)
-    seats = [seat.name for seat in (*seats_of_replicas, *seats_of_workers)]
-    count = rng.choice((0, 4, 10, 20, 30, 45))
-    steps = sorted((_step(rng, seats, len(seats_of_replicas), list(dags)) for _ in range(count)), key=lambda s: s.at_s)
+    seats = [seat.name for seat in (*replicas_seats, *workers_seats)]
+    count = rng.choice((30, 45) if focus else (0, 4, 10, 20, 30, 45))
+    kinds = [focus if focus and rng.random() < 0.5 else tuple(WEIGHTS) for _ in range(count)]
+    steps = sorted((_step(rng, kind, seats, len(replicas_seats), list(dags)) for kind in kinds), key=lambda s: s.at_s)
     return Plan(
         seed=seed,
         shards=shards,
-        replicas=seats_of_replicas,
-        workers=seats_of_workers,
+        replicas=replicas_seats,
+        workers=workers_seats,
         share_percent=rng.choice((30, 50, 100)),
         latency_s=rng.choice((0.001, 0.003, 0.01, 0.05)),
         changes_max=rng.choice((150, 1000, 100_000)),
@@ -155,8 +159,8 @@ def _seat(rng: Random, name: str, skewed: bool, slots: int) -> Seat:
     return Seat(name, speed, offset_s, slots)
 
 
-def _step(rng: Random, seats: list[str], replicas: int, dags: list[str]) -> Step:
-    kind = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+def _step(rng: Random, kinds: tuple[str, ...], seats: list[str], replicas: int, dags: list[str]) -> Step:
+    kind = rng.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
     at_s = rng.uniform(BUSY_FROM_S, CALM_FROM_S - 20.0)
     if rng.random() < 0.5:
         # Just when schedules fire: most writes are near the whole minute.

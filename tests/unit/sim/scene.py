@@ -25,6 +25,7 @@ from tests.unit.sim.virtual import Machine, VirtualLoop
 T = TypeVar("T")
 
 NAMESPACE: Final = "demo"
+TURNS_FOR_EACH_SEAT_MAX: Final = 40_000
 RESTART_S: Final = 2.0
 """Until whoever looks after processes has started the next one at a seat."""
 
@@ -41,6 +42,7 @@ class Scene:
 
     def __post_init__(self) -> None:
         plan, loop = self.plan, self.loop
+        loop.turns_max = TURNS_FOR_EACH_SEAT_MAX * len((*plan.replicas, *plan.workers))
         self.world = Machine(loop, "world")
         """The API server's clock."""
         self.engine = Engine(self.world, SYSTEM, plan.changes_max)

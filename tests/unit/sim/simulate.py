@@ -45,22 +45,25 @@ class Outcome:
 
 def simulate(plan: Plan, *, told: bool = False) -> Outcome:
     """Carry out a plan; `told`: with its story."""
-    story = Story(told)
     with _quiet():
-        scene = Scene(plan)
-        scene.note = story.note
-        checkers = Checkers(scene)
-        scene.history.listeners.append(story.written)
-        scene.history.listeners.append(checkers.see)
-        violation = None
-        try:
-            scene.loop.run_until_complete(_play(scene, checkers))
-        except BrokenPromiseError as broken:
-            violation = broken.violation
-        except Exception:
-            violation = Violation("no crash", scene.loop.now_s, traceback.format_exc())
-        finally:
-            scene.loop.end()
+        return _simulate(plan, Story(told))
+
+
+def _simulate(plan: Plan, story: Story) -> Outcome:
+    scene = Scene(plan)
+    scene.note = story.note
+    checkers = Checkers(scene)
+    scene.history.listeners.append(story.written)
+    scene.history.listeners.append(checkers.see)
+    violation = None
+    try:
+        scene.loop.run_until_complete(_play(scene, checkers))
+    except BrokenPromiseError as broken:
+        violation = broken.violation
+    except Exception:
+        violation = Violation("no crash", scene.loop.now_s, traceback.format_exc())
+    finally:
+        scene.loop.end()
     if violation is not None:
         story.note(scene.loop.now_s, "VIOLATION", str(violation))
     return Outcome(

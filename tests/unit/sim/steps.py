@@ -11,7 +11,7 @@ from fencepost.kube.errors import ConnectionLostError
 from fencepost.kube.protocol import Obj
 from tests.unit.sim.cluster import SYSTEM, job_command
 from tests.unit.sim.dags import draw_dag
-from tests.unit.sim.history import Stored
+from tests.unit.sim.history import Stored, Written
 from tests.unit.sim.network import Link
 from tests.unit.sim.plan import ANSWERS, Step
 from tests.unit.sim.scene import Scene
@@ -30,6 +30,9 @@ class Steps:
         self._scene = scene
         self._undo: dict[int, Callable[[], None]] = {}
         """By step, of what lasts."""
+        self._late_liars = 0
+        """Who waits for a worker to be shut out, to answer in its name for all that it had."""
+        scene.history.listeners.append(self._written)
         for step in scene.plan.steps:
             scene.loop.at(step.at_s, self._carry_out, step)
 
@@ -264,8 +267,10 @@ class Steps:
             worker.stop()
 
     def _lie(self, step: Step, rng: Random) -> None:
-        """Somebody who has a worker's rights answers, with success, for whatever he has ever been given there."""
+        """Somebody who has a worker's rights answers, with success, for whatever he has ever been given there; and
+        once more, under the right tokens, as soon as a worker has been shut out."""
         scene = self._scene
+        self._late_liars += 1
         name = self._some_worker(rng)
         if name is None:
             return
@@ -284,3 +289,16 @@ class Steps:
                 if uid == run.uid and key not in stored.entries:
                     results[key] = f"{job.token} Succeeded 0 - -"
         scene.lie(name, worker, results)
+
+    def _written(self, written: Written) -> None:
+        after, before = written.after, written.before
+        fenced = written.kind is WORKERS and after is not None and after.fenced and not (before and before.fenced)
+        if fenced and self._late_liars:
+            self._late_liars -= 1
+            self._scene.loop.after(0.0, self._late_word, written.name)
+
+    def _late_word(self, worker: str) -> None:
+        stored = self._scene.history.objects[WORKERS].get(worker)
+        if stored is not None:
+            late = {key: f"{token_of(text)} Succeeded 0 - -" for key, text in stored.entries.items()}
+            self._scene.lie(worker, stored.obj, late | dict(stored.results))
