@@ -12,19 +12,21 @@ What was skipped or cancelled below a job that ends otherwise now is opened agai
 from collections.abc import Collection, Mapping
 
 from fencepost.core.draft import Draft
+from fencepost.core.fan_out import size_of
 from fencepost.core.graph import Graph
 from fencepost.core.intervals import EMPTY, IntervalSet
 from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase
 from fencepost.core.rounds import tasks_below
 from fencepost.core.run_spec import Mark
+from fencepost.core.run_state import RunState, TaskState
 
 
 def obey_marks(draft: Draft, graph: Graph, marks: Mapping[str, Mark], over: Collection[JobKey]) -> frozenset[JobKey]:
     """End the jobs that are marked in this round; the leased ones that have to be stopped before they can be ended.
 
     `over`: leased jobs whose worker has answered, or can do nothing more about them. Marks of jobs that there are not
-    are passed over.
+    are passed over; `vain_marks` tells which.
     """
     to_stop: set[JobKey] = set()
     changed: set[str] = set()
@@ -45,6 +47,21 @@ def obey_marks(draft: Draft, graph: Graph, marks: Mapping[str, Mark], over: Coll
         task = graph.tasks[name]
         draft.reopen(task, draft.ended_in(task, JobPhase.SKIPPED, JobPhase.CANCELLED))
     return frozenset(to_stop)
+
+
+def vain_marks(state: RunState, graph: Graph, marks: Mapping[str, Mark]) -> list[str]:
+    """Keys of this round's marks that name a task, or a job, which the run does not have and will not have."""
+    return sorted(key for key, mark in marks.items() if mark.round == state.round and not _may_have(state, graph, key))
+
+
+def _may_have(state: RunState, graph: Graph, key: str) -> bool:
+    name, _, index = key.partition("/")
+    task = graph.tasks.get(name)
+    if task is None:
+        return False
+    task_state = state.tasks.get(name, TaskState())
+    undecided = task.items_from is not None and task_state.size is None
+    return not index or undecided or int(index) < size_of(task, task_state)
 
 
 def _wanted(

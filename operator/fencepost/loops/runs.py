@@ -11,25 +11,23 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from fencepost.api.codec import PARAMS_BYTES_MAX
 from fencepost.api.times import format_duration
 from fencepost.apply.executor import Answer, Written
 from fencepost.apply.writers import Next
-from fencepost.core.inputs import has_large_inputs, job_inputs
 from fencepost.core.intents import Announce, Authority, WriteRun
-from fencepost.core.names import UID_PREFIX_LENGTH, DagKey, JobKey, RunKey, mailbox_key
+from fencepost.core.marks import vain_marks
+from fencepost.core.names import DagKey, RunKey
 from fencepost.core.phases import RunPhase
-from fencepost.core.plan_run import RunPlan
-from fencepost.core.plan_workers import token_of
 from fencepost.core.record_check import foreign_job
 from fencepost.core.rounds import begin_round, open_jobs
-from fencepost.core.run_state import Entry, Lease, Order, Outcome, RunState
+from fencepost.core.run_state import Outcome, RunState
 from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Obj
 from fencepost.loops.admissions import Admissions
 from fencepost.loops.beginning import BEGIN_WITHIN_S, unknown_params, why_not_begun
 from fencepost.loops.deciding import Decision, decide, gather_facts, values_of, with_definition_restored
 from fencepost.loops.definitions import Compiled, DefinitionMissingError, Definitions
+from fencepost.loops.delivery import Delivery
 from fencepost.loops.letters import Letters
 from fencepost.loops.mailboxes import Mailboxes
 from fencepost.loops.pool_desk import PoolDesk
@@ -44,6 +42,8 @@ log = logging.getLogger(__name__)
 REASON_DELAY_S = 5.0
 """How long a run must have waited for one reason before that alone is worth a write."""
 NOTHING_ASKED: Mapping[str, Any] = MappingProxyType({})
+VAIN_MARKS_TOLD_MAX = 5
+"""How many marks that nothing can come of an Event names."""
 ROUND_LOOK_S = 30.0
 """How often a round that has no room yet is looked at, should nobody have told that there is."""
 LOOK_MAX_S = 300.0
@@ -70,8 +70,11 @@ class Runs:
         self._definitions = definitions
         self._desk = desk
         self._mailboxes = mailboxes
+        self._delivery = Delivery(world, mailboxes)
         self._blocked: dict[RunKey, tuple[str, float]] = {}
         """Why a run waits though its record does not say so yet, and since when on the steady clock."""
+        self._vain: dict[RunKey, list[str]] = {}
+        """Marks of jobs that a run does not have, of which people have been told."""
         self._own_write = False
 
     def touch(self, key: RunKey, *, urgent: bool = False, after_s: float | None = None) -> None:
@@ -82,7 +85,7 @@ class Runs:
         """A run's object has changed: let go of what it has settled, and plan it, unless it is over."""
         authority = self._world.shards.authority(view.shard)
         if authority is not None and old is not None:
-            self._settle(view, old, authority)
+            self._delivery.settle(view, old, authority)
         if view.finished:
             if old is None or not old.finished:
                 self._leave(view)
@@ -101,14 +104,8 @@ class Runs:
         self._leave(view)
         self.touch_rounds(view.dag)
         authority = self._world.shards.authority(view.shard)
-        if authority is None:
-            return
-        if view.problem:
-            self._remove_entries(view, authority)
-        elif view.state is not None:
-            for job, lease in view.state.leases.items():
-                key = mailbox_key(view.key, view.uid, job)
-                self._mailboxes.remove(authority, lease.worker, str(key), lease.token, soon=True)
+        if authority is not None:
+            self._delivery.withdraw(view, authority)
 
     def release(self, shard: int) -> None:
         """The shard is no longer ours: forget what its runs want and hold."""
@@ -121,7 +118,7 @@ class Runs:
     ) -> Next | float:
         """A run's write has been stored: deliver what it leases, and count. What its writer is to do next."""
         state = decision.state
-        self._deliver(view, authority, compiled, state, decision.plan)
+        self._delivery.deliver(view, authority, compiled, state, decision.plan)
         self._letters.stored(view, state)
         self._desk.close(decision.grants)
         self._desk.hold(view.dag, view.key, len(state.leases))
@@ -159,6 +156,7 @@ class Runs:
         except ApiError as error:
             log.warning("definition of run %s: %s", key, error, extra={"run": str(key)})
             return Next.RETRY
+        await self._announce_vain_marks(view, state, compiled)
         if self._world.runs.get(key) is not view:
             return Next.AGAIN
         if foreign := foreign_job(state, compiled.graph):
@@ -210,7 +208,7 @@ class Runs:
         # stored at once: whatever happens to its successor, a run that was told to go does not go on again
         replaced = bool(verdict.replaced_by) and not view.spec.cancel
         if not replaced and not self._worth_writing(view.key, view.state, decision.state):
-            self._deliver(view, authority, compiled, state, decision.plan)
+            self._delivery.deliver(view, authority, compiled, state, decision.plan)
             self._letters.stored(view, state)
             self._desk.close(decision.grants)
             self._desk.hold(view.dag, view.key, len(state.leases))
@@ -300,15 +298,7 @@ class Runs:
 
     async def _give_up(self, view: RunView, authority: Authority, state: RunState, reason: str, why: str) -> Next:
         """A run that can never be carried out fails, once no mailbox holds an entry of it any more."""
-        held = [
-            (lease, key)
-            for job, lease in state.leases.items()
-            if (worker := self._world.workers.get(lease.worker)) is not None
-            and (key := str(mailbox_key(view.key, view.uid, job))) in worker.worker.leases
-        ]
-        for lease, key in held:
-            self._mailboxes.remove(authority, lease.worker, key, lease.token, soon=True)
-        if held:
+        if self._delivery.withdraw_held(view, authority, state):
             return Next.RETRY
         return await self._end(view, authority, state, RunPhase.FAILED, reason, why)
 
@@ -361,70 +351,30 @@ class Runs:
             delays_s.append(max(0.0, decision.plan.wake_at_s - self._world.clock.now_s()) + 0.001)
         return min(LOOK_MAX_S, *delays_s) if delays_s else Next.REST
 
-    def _settle(self, view: RunView, old: RunView, authority: Authority) -> None:
-        """The entries of leases that the run has ended may go. Told by what is stored, and not by the answer to the
-        write that ended them, which may have been lost."""
-        if view.state is None or old.state is None:
-            return
-        for job, lease in old.state.leases.items():
-            if view.state.leases.get(job) != lease:
-                self._mailboxes.settle(authority, lease.worker, mailbox_key(view.key, view.uid, job), lease.token)
-
     def _take_in(self, written: Obj) -> None:
         """Our own write into the cache, without a turn for what its writer knows already."""
         self._own_write = True
         self._world.runs.upsert(written)
         self._own_write = False
 
-    def _deliver(self, view: RunView, authority: Authority, compiled: Compiled, state: RunState, plan: RunPlan) -> None:
-        """See to it that every lease on record stands in its worker's mailbox."""
-        for job, lease in state.leases.items():
-            key = mailbox_key(view.key, view.uid, job)
-            order = Order.STOP if plan.stops(job) else Order.RUN
-
-            def entry(job: JobKey = job, lease: Lease = lease, order: Order = order) -> Entry:
-                return self._entry(view, compiled, state, job, lease, order)
-
-            self._mailboxes.ensure(authority, lease.worker, key, lease.token, order, entry)
-
-    def _entry(
-        self, view: RunView, compiled: Compiled, state: RunState, job: JobKey, lease: Lease, order: Order
-    ) -> Entry:
-        current = self._world.runs.get(view.key)
-        spec = current.spec if current is not None and current.spec is not None else view.spec
-        assert spec is not None
-        tasks = compiled.graph.tasks
-        timeout_s = tasks[job.task].timeout_s
-        if compiled.definition.timeout_s is not None and state.start_s is not None:
-            left_s = max(1.0, state.start_s + compiled.definition.timeout_s - self._world.clock.now_s())
-            timeout_s = left_s if timeout_s is None else min(timeout_s, left_s)
-        in_run = has_large_inputs(tasks, tasks[job.task], state, PARAMS_BYTES_MAX)
-        return Entry(
-            token=lease.token,
-            order=order,
-            attempt=lease.attempt,
-            timeout_s=timeout_s,
-            grace_s=compiled.definition.grace_s,
-            revision=spec.revision,
-            run_uid=view.uid,
-            scheduled_s=spec.scheduled_s or int(view.created_s),
-            params=None if in_run else dict(spec.params),
-            inputs={} if in_run else job_inputs(tasks, job, state),
-            round=state.round,
-        )
-
-    def _remove_entries(self, view: RunView, authority: Authority) -> None:
-        """Of a run whose record cannot be read: its leases are looked for in every mailbox."""
-        prefix = f"{view.key}.{view.uid[:UID_PREFIX_LENGTH]}/"
-        for worker in list(self._world.workers.all()):
-            for key, text in worker.worker.leases.items():
-                if key.startswith(prefix):
-                    self._mailboxes.remove(authority, worker.name, key, token_of(text), soon=True)
-
     def _leave(self, view: RunView) -> None:
         self._blocked.pop(view.key, None)
+        self._vain.pop(view.key, None)
         self._letters.leave(view)
         self._desk.leave(view.dag, view.key)
+
+    async def _announce_vain_marks(self, view: RunView, state: RunState, compiled: Compiled) -> None:
+        """One Event for marks of jobs that the run does not have: nothing comes of them."""
+        assert view.spec is not None
+        assert view.record is not None
+        vain = vain_marks(state, compiled.graph, view.spec.marks)
+        if vain == self._vain.get(view.key, []):
+            return
+        self._vain[view.key] = vain
+        if vain:
+            jobs = ", ".join(vain[:VAIN_MARKS_TOLD_MAX])
+            fact = f"spec.overrides marks {jobs}, which run {view.key} does not have, so nothing comes of it"
+            await self._world.executor.execute(Announce(view.record, "UnknownJob", f"{fact}; correct the name"))
 
     async def _announce_failures(self, view: RunView, decision: Decision) -> None:
         """One Event for a run that ended badly; its jobs are described in the run itself."""

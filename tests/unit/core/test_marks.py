@@ -4,6 +4,7 @@ import pytest
 
 from fencepost.core.draft import Draft
 from fencepost.core.intervals import IntervalSet
+from fencepost.core.marks import vain_marks
 from fencepost.core.phases import IllegalMoveError, JobPhase, RunPhase
 from fencepost.core.run_spec import Mark, Rerun, RerunFrom
 from fencepost.core.run_state import Outcome, RunState
@@ -156,3 +157,16 @@ def test_marks_of_jobs_that_there_are_not_are_passed_over() -> None:
 def test_no_job_is_marked_as_skipped() -> None:
     with pytest.raises(IllegalMoveError):
         Draft(RunState()).mark(a_task("load"), IntervalSet.of([0]), JobPhase.SKIPPED)
+
+
+def test_marks_of_jobs_that_the_run_does_not_have_are_told_from_those_that_it_has_or_may_have() -> None:
+    stage = RunStage(a_task("list"), a_task("each", "list", items_from="list"), a_task("load", count=3))
+    keys = ["list", "list/0", "list/1", "load/2", "load/3", "each", "each/7", "lode", "lode/0"]
+    marks = {key: Mark(SUCCEEDED) for key in keys} | {"old": Mark(SUCCEEDED, round=1)}
+
+    assert vain_marks(stage.state, stage.graph, marks) == ["list/1", "load/3", "lode", "lode/0"]
+
+    stage.plan_all()
+    stage.puts_out("list", '["a", "b"]')
+    stage.plan_all()
+    assert vain_marks(stage.state, stage.graph, marks) == ["each/7", "list/1", "load/3", "lode", "lode/0"]

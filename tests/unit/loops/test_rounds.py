@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.api.names import DAG_RUNS, DAGS
+from fencepost.api.names import DAG_RUNS, DAGS, EVENTS
 from fencepost.core.phases import JobPhase, RunPhase
 from fencepost.kube.errors import ConflictError, ConnectionLostError, InvalidError
 from fencepost.loops.history import AGE_MIN_S
@@ -229,6 +229,23 @@ def test_a_running_job_that_is_marked_is_stopped_and_its_end_does_not_count() ->
         await stage.until(lambda: stage.finished("r1"))
         assert stage.run("r1").phase is RunPhase.SUCCEEDED
         await stage.until(stage.quiet)
+
+    play(story)
+
+
+def test_a_mark_of_a_job_that_the_run_does_not_have_is_told_of_once() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        worker = stage.worker(job_s=None)
+        stage.dag("etl", a_task("load"))
+        stage.manual_run("r1", "etl")
+        await stage.until(lambda: bool(worker.runner.jobs))
+        stage.edit(DAG_RUNS, "r1", overrides={"lode": {"phase": "Succeeded", "by": "admin"}})
+        await end_next(stage, worker)
+        await stage.until(lambda: stage.finished("r1"))
+        await stage.until(stage.quiet)
+        [event] = [event for event in stage.all(EVENTS) if event["reason"] == "UnknownJob"]
+        assert "marks lode, which run demo/r1 does not have" in event["message"]
 
     play(story)
 

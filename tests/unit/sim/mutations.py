@@ -100,7 +100,7 @@ def mailbox_before_the_record() -> AbstractContextManager[object]:
             compiled = self._definitions._cached(key.namespace, view.spec.revision)
             for job, given in new.leases.items() if compiled is not None else ():
                 assert compiled is not None
-                entry = self._entry(view, compiled, new, job, given, Order.RUN)
+                entry = self._delivery._entry(view, compiled, new, job, given, Order.RUN)
                 place = mailbox_key(view.key, view.uid, job)
                 self._mailboxes.ensure(authority, given.worker, place, given.token, Order.RUN, lambda e=entry: e)  # type: ignore[misc]
                 self._mailboxes._touch(given.worker, urgent=True)
