@@ -7,6 +7,7 @@ from typing import Any
 from fencepost.api.names import LEASES, ROLE_LABEL, SHARD_LABEL, SYSTEM_NAMESPACE_DEFAULT
 from fencepost.base.clock import Clock
 from fencepost.cli.cluster import Cluster, add_cluster_options
+from fencepost.cli.tables import table_lines
 
 COLUMNS = ("SHARD", "LEADER", "EPOCH", "SINCE")
 NOBODY = "<none>"
@@ -33,7 +34,4 @@ def table(leases: Sequence[dict[str, Any]]) -> str:
         rows.append(
             (lease["metadata"]["labels"][SHARD_LABEL], holder, str(spec.get("leaseTransitions", 0)), since[:19])
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return "\n".join(table_lines(rows))

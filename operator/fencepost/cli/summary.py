@@ -1,12 +1,12 @@
 """What is left of a run when it is over: a table of its tasks, and what failed; or its jobs one by one as JSON."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
 from fencepost.cli.ledger import Ledger, TaskRow
 from fencepost.cli.narration import job_label, span_text
+from fencepost.cli.tables import table_lines
 from fencepost.kube.protocol import Obj
 
 HEADINGS = ("TASK", "JOBS", "OUTCOME", "DURATION", "ATTEMPTS")
@@ -25,13 +25,6 @@ def summary_json(run: Obj, ledger: Ledger) -> str:
     """`{"run": …, "jobs": […]}`: the DAGRun as it is stored at the end, and its jobs one by one."""
     whole: dict[str, Any] = {"run": run, "jobs": list(ledger.jobs())}
     return orjson.dumps(whole, option=orjson.OPT_INDENT_2).decode()
-
-
-def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows with their columns one below the other, two spaces apart."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return [line.rstrip() for line in padded]
 
 
 def _cells(row: TaskRow) -> tuple[str, ...]:

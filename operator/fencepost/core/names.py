@@ -6,7 +6,6 @@ mailbox keys hold its first eight characters, the execution id holds all of it.
 """
 
 import hashlib
-import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,8 +14,6 @@ DAG_NAME_LENGTH_MAX = 52
 UID_PREFIX_LENGTH = 8
 NONCE_LENGTH = 5
 WORKER_NAME_LENGTH_MAX = 63
-
-_SCHEDULED_NAME = re.compile(r"^(?P<dag>.+)-(?P<seconds>[0-9]{10})$")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -94,12 +91,6 @@ def execution_id(run_uid: str, job: JobKey) -> str:
 def scheduled_run_name(dag: str, scheduled_s: int) -> str:
     """The name of the run of a DAG for one scheduled time (Unix seconds, ten digits)."""
     return f"{dag}-{scheduled_s:010d}"
-
-
-def parse_scheduled_run_name(name: str) -> tuple[str, int] | None:
-    """(DAG, Unix seconds) if the name has the shape of a scheduled run's, else None."""
-    match = _SCHEDULED_NAME.match(name)
-    return (match["dag"], int(match["seconds"])) if match else None
 
 
 def shard_of(dag: DagKey, shards: int) -> int:

@@ -5,10 +5,10 @@ may have changed (a missing `leaseTransitions`, a duration of zero) is read as "
 next write of the Lease sets it right.
 """
 
-from datetime import UTC, datetime
 from typing import Any
 
 from fencepost.api.names import LEASES, ROLE_LABEL, SHARD_LABEL, SHARDS_ANNOTATION
+from fencepost.api.times import format_micro_time
 from fencepost.core.lease import LeaseTimes, MemberRecord, ShardRecord
 from fencepost.core.names import member_lease_name, shard_lease_name
 from fencepost.kube.protocol import Obj
@@ -32,8 +32,8 @@ def member_object(namespace: str, identity: str, times: LeaseTimes, joined_s: fl
         spec={
             "holderIdentity": identity,
             "leaseDurationSeconds": times.duration_s,
-            "acquireTime": micro_time(joined_s),
-            "renewTime": micro_time(now_s),
+            "acquireTime": format_micro_time(joined_s),
+            "renewTime": format_micro_time(now_s),
         },
     )
 
@@ -46,7 +46,7 @@ def shard_object(
     if holder:
         spec["holderIdentity"] = holder
     if acquired_s is not None:
-        spec["acquireTime"] = micro_time(acquired_s)
+        spec["acquireTime"] = format_micro_time(acquired_s)
     return _lease(
         namespace,
         shard_lease_name(shard),
@@ -102,11 +102,6 @@ def counts_as_gone(member: Obj) -> bool:
     """
     metadata = member["metadata"]
     return "deletionTimestamp" in metadata or (metadata.get("labels") or {}).get(ROLE_LABEL) != ROLE_MEMBER
-
-
-def micro_time(unix_s: float) -> str:
-    """As Kubernetes wants it in a Lease: six digits after the point. For people; nobody reckons with it."""
-    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _lease(namespace: str, name: str, labels: dict[str, str], annotations: dict[str, str], spec: dict[str, Any]) -> Obj:

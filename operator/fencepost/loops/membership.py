@@ -13,13 +13,14 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from fencepost.api.names import LEASES
+from fencepost.api.times import format_micro_time
 from fencepost.base.alarm import Alarm
 from fencepost.base.clock import Clock
 from fencepost.core.lease import CLOSED, NO_CONTACT, LeaseTimes, trust_window
 from fencepost.core.names import member_lease_name
 from fencepost.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
 from fencepost.kube.protocol import Api, Obj
-from fencepost.loops.lease_objects import counts_as_gone, member_object, micro_time, over
+from fencepost.loops.lease_objects import counts_as_gone, member_object, over
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +145,7 @@ class Membership:
         if counts_as_gone(stored):
             return False
         if self._lease is None:  # an answer to our create was lost, or somebody else has drawn our name
-            ours = bool(stored["spec"].get("acquireTime") == micro_time(self._joined_s))
+            ours = bool(stored["spec"].get("acquireTime") == format_micro_time(self._joined_s))
         else:
             ours = stored["metadata"]["uid"] == self._lease["metadata"]["uid"]
         if ours:

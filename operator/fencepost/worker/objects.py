@@ -1,11 +1,11 @@
 """What a worker writes: its Lease, its Worker, and the Worker's status."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from fencepost.api.names import API_VERSION, LEASES, MAILBOX_SEEN_ANNOTATION, POOL_LABEL, ROLE_LABEL, WORKERS
 from fencepost.api.objects import status_object
+from fencepost.api.times import format_micro_time
 from fencepost.kube.protocol import Obj
 from fencepost.worker.settings import WorkerSettings
 
@@ -14,7 +14,7 @@ ROLE_WORKER: Final = "worker"
 
 def lease_object(settings: WorkerSettings, now_s: float) -> Obj:
     """A new worker's Lease; it has no mailbox yet."""
-    moment = _micro_time(now_s)
+    moment = format_micro_time(now_s)
     return {
         "apiVersion": LEASES.api_version,
         "kind": LEASES.kind,
@@ -38,7 +38,7 @@ def renewed_lease(lease: Obj, mailbox_seen: str, duration_s: int, now_s: float) 
     annotations = (metadata.get("annotations") or {}) | {MAILBOX_SEEN_ANNOTATION: mailbox_seen}
     return lease | {
         "metadata": metadata | {"annotations": annotations},
-        "spec": lease["spec"] | {"renewTime": _micro_time(now_s), "leaseDurationSeconds": duration_s},
+        "spec": lease["spec"] | {"renewTime": format_micro_time(now_s), "leaseDurationSeconds": duration_s},
     }
 
 
@@ -105,8 +105,3 @@ def left_of(worker: Obj) -> bool:
 def entries_of(worker: Obj) -> Mapping[str, object]:
     """The mailbox."""
     return (worker.get("spec") or {}).get("leases") or {}
-
-
-def _micro_time(unix_s: float) -> str:
-    """As Kubernetes wants it in a Lease: six digits after the point. For people; nobody reckons with it."""
-    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

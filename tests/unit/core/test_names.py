@@ -18,9 +18,7 @@ from fencepost.core.names import (
     member_lease_name,
     parse_job_key,
     parse_mailbox_key,
-    parse_scheduled_run_name,
     revision_name,
-    scheduled_run_name,
     shard_lease_name,
     shard_of,
     spread_offset_s,
@@ -81,16 +79,6 @@ def test_two_runs_of_one_name_have_different_mailbox_keys() -> None:
 
 def test_an_execution_id_is_the_same_for_every_attempt_of_a_job_and_no_other() -> None:
     assert execution_id(RUN_UID, JobKey("load", 3)) == f"{RUN_UID}/load/3"
-
-
-@given(NAMES, st.integers(0, 9_999_999_999))
-def test_a_scheduled_runs_name_tells_its_dag_and_its_time(dag: str, scheduled_s: int) -> None:
-    assert parse_scheduled_run_name(scheduled_run_name(dag, scheduled_s)) == (dag, scheduled_s)
-
-
-@pytest.mark.parametrize("name", ["nightly-etl-x7k2p", "nightly-etl-176450760", "-1764507600", "1764507600"])
-def test_a_name_of_another_shape_is_no_scheduled_runs(name: str) -> None:
-    assert parse_scheduled_run_name(name) is None
 
 
 @pytest.mark.parametrize(
