@@ -107,6 +107,12 @@ def stored_next_s(view: DagView) -> float:
     return _time(view.status.get("nextScheduledTime"))
 
 
+def has_lost_its_next(view: DagView) -> bool:
+    """Whether the DAG's object tells of a schedule that is neither suspended nor done, and of no next slot."""
+    status = view.status
+    return bool(status.get("schedule")) and status.get("state") == "Ready" and not stored_next_s(view)
+
+
 def _time(value: object) -> float:
     try:
         return parse_time(value) if isinstance(value, str) else 0.0

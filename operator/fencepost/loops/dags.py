@@ -21,7 +21,7 @@ from fencepost.core.plan_dag import Fate, Fire, Missed, Skip, plan_slot
 from fencepost.core.run_state import Trigger
 from fencepost.core.schedule_spec import CatchUp
 from fencepost.loops.admissions import Admissions
-from fencepost.loops.dag_memory import EVENT_REASONS, DagMemory, stored_mark_s, stored_next_s
+from fencepost.loops.dag_memory import EVENT_REASONS, DagMemory, has_lost_its_next, stored_mark_s, stored_next_s
 from fencepost.loops.dag_status import dag_status
 from fencepost.loops.definitions import Definitions
 from fencepost.loops.due_queue import DueQueue
@@ -81,8 +81,9 @@ class Dags:
 
     def take_up(self, view: DagView) -> None:
         """A DAG has become ours. One that an earlier leader has vouched for waits for the slot that stands in its
-        status, and is not even read; any other is looked at now."""
-        if not view.vouched_for:
+        status, and is not even read; any other is looked at now, and so is one whose schedule goes on without a next
+        slot: the last of them may be due already, and wait for room."""
+        if not view.vouched_for or has_lost_its_next(view):
             self.touch(view.key)
         elif next_s := stored_next_s(view):
             self._wait_for(next_s, view.key)

@@ -70,3 +70,43 @@ def test_a_run_that_somebody_deletes_before_its_dag_was_looked_at_does_not_fire_
         assert await stage.slots_fired("etl") == {1: 1, 2: 1}
 
     play(story)
+
+
+def test_the_last_slot_of_a_schedule_that_waited_for_room_is_looked_at_by_a_new_leader_at_once() -> None:
+    """The room has come while nobody led, so that no event tells of it, and there is no later slot to wait for."""
+
+    async def story(stage: Stage) -> None:
+        ann = stage.leader("Ann")
+        stage.worker(job_s=None)
+        stage.dag("etl", schedule={"at": format_time(NOON_S + 60), "catchUp": {"policy": "All"}})
+        stage.manual_run("by-hand", "etl")
+        await stage.at(90.0)
+        status = stage.get(DAGS, "etl")["status"]
+        assert (status["state"], "nextScheduledTime" in status) == ("Ready", False)
+        assert await stage.slots_fired("etl") == {}
+        ann.kill()
+        await stage.delete(DAG_RUNS, "by-hand")
+        ben = stage.leader("Ben")
+        ben.scheduler._audit.take_up = lambda keys: None  # type: ignore[method-assign]
+        await stage.at(95.0)
+        assert await stage.slots_fired("etl") == {1: 1}
+
+    play(story)
+
+
+@pytest.mark.parametrize("suspend", [True, None], ids=["suspended", "by-hand-only"])
+def test_a_dag_that_waits_for_nothing_is_not_read_by_a_new_leader(suspend: bool | None) -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader("Ann")
+        stage.worker(job_s=0.1)
+        stage.dag("etl", **({"cron": "* * * * *", "suspend": True} if suspend else {}))
+        await stage.at(90.0)
+        assert "nextScheduledTime" not in stage.get(DAGS, "etl")["status"]
+        observe_dags._read.cache_clear()
+        before = _reads()
+        ben = stage.leader("Ben")
+        ben.scheduler._audit.take_up = lambda keys: None  # type: ignore[method-assign]
+        await stage.at(100.0)
+        assert _reads() == before
+
+    play(story)
