@@ -26,6 +26,7 @@ from fencepost.core.lease import LeaseTimes
 from fencepost.core.names import SHARDS_DEFAULT
 from fencepost.kube.access import Access, AccessError, access_default, access_from_kubeconfig
 from fencepost.kube.client import HttpApi
+from fencepost.loops.clock_check import ClockCheck
 from fencepost.loops.history import AGE_MIN_S, TOTAL_MAX
 from fencepost.loops.leadership import Leadership
 from fencepost.loops.lease_store import ShardCountError
@@ -49,6 +50,9 @@ WEBHOOK_PORT = 9443
 WINDOW_S = 0.05
 WORKER_SLOTS = 4
 DRAIN_TIMEOUT_S = 300.0
+NO_CLOCK_RIGHT = (
+    "no other replica's is right either, so NOTHING SCHEDULED FIRES: it may be the API server's own clock that is wrong"
+)
 
 
 def add_operator_parser(subparsers: "Subparsers") -> None:
@@ -129,11 +133,13 @@ async def _profiled(work: Coroutine[None, None, int], file: str) -> int:
 
 async def _operate(args: argparse.Namespace, access: Access) -> int:
     clock, metrics = SystemClock(), Metrics()
+    check = ClockCheck(clock, metrics)
+    observer, on_date = metrics.api_request, check.note
     async with (
-        HttpApi(access, clock, component="operator", observer=metrics.api_request) as api,
-        HttpApi(access, clock, component="operator-leases", observer=metrics.api_request) as lease_api,
+        HttpApi(access, clock, component="operator", observer=observer, on_date=on_date) as api,
+        HttpApi(access, clock, component="operator-leases", observer=observer, on_date=on_date) as lease_api,
     ):
-        replica = Replica(args, api, lease_api, clock, metrics)
+        replica = Replica(args, api, lease_api, clock, check, metrics)
         probes = Probes(
             args.http_host, args.http_port, alive=replica.stuck, ready=replica.unready, metrics=metrics.text
         )
@@ -153,14 +159,22 @@ class Replica:
     """One operator replica, wired."""
 
     def __init__(
-        self, args: argparse.Namespace, api: HttpApi, lease_api: HttpApi, clock: SystemClock, metrics: Metrics
+        self,
+        args: argparse.Namespace,
+        api: HttpApi,
+        lease_api: HttpApi,
+        clock: SystemClock,
+        clock_check: ClockCheck,
+        metrics: Metrics,
     ) -> None:
         self._clock = clock
+        self._clock_check = clock_check
         self._stop = asyncio.Event()
         self._kopf_ready = asyncio.Event()
         self.scheduler = Scheduler(
             api,
             clock,
+            clock_check,
             metrics,
             system_namespace=args.namespace,
             shards=args.shards,
@@ -178,6 +192,7 @@ class Replica:
             times=LeaseTimes(duration_s=args.lease_duration),
             nonce=nonce,
             progress=lambda: not self.stuck(),
+            clock_right=lambda: not clock_check.wrong,
             on_acquired=self.scheduler.acquired,
             on_released=self.scheduler.released,
         )
@@ -187,7 +202,9 @@ class Replica:
         return self.scheduler.stuck()
 
     def unready(self) -> str:
-        """What is still missing before this replica can plan; empty when nothing is."""
+        """What is missing before this replica can plan, or why it should not; empty when nothing is."""
+        if problem := self._clock_check.problem():
+            return problem if self.leadership.clock_right_somewhere else f"{problem}; {NO_CLOCK_RIGHT}"
         if not self.scheduler.filled.is_set():
             return "the caches are not filled yet"
         return "" if self._kopf_ready.is_set() else "the pools are not known yet"

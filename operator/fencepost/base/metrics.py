@@ -17,6 +17,10 @@ QueueSizes = Callable[[], Iterable[tuple[str, int, int, int]]]
 """Pool, jobs that wait, live slots, slots taken; asked at each scrape."""
 
 
+SkewS = Callable[[], float]
+"""Seconds; asked at each scrape."""
+
+
 LetterCounts = Callable[[], Mapping[str, int]]
 """Stored dead letters by the phase of their last replay; asked at each scrape."""
 
@@ -81,6 +85,17 @@ class Metrics(ProcessMetrics):
             "fencepost_admission_reviews", "DAGs that the webhook was asked about.", ("allowed",), registry=own
         )
         self._shards = Gauge("fencepost_shards_held", "Shards that this replica plans for.", registry=own)
+        self._skew = Gauge(
+            "fencepost_clock_skew_seconds",
+            "The API server's wall clock minus this replica's, as little as its answers allow.",
+            registry=own,
+        )
+        self._clock_states = Counter(
+            "fencepost_clock_state_changes",
+            "Changes of what is thought of this replica's clock: right, off, wrong.",
+            ("state",),
+            registry=own,
+        )
 
     def refused(self, intent: str, status: int) -> None:
         """A write of this intent was refused."""
@@ -125,6 +140,14 @@ class Metrics(ProcessMetrics):
     def shards_held(self, count: int) -> None:
         """So many shards are planned for now."""
         self._shards.set(count)
+
+    def clock_state_changed(self, state: str) -> None:
+        """This replica's clock has become `right`, `off` by some seconds, or `wrong`, so that nothing fires by it."""
+        self._clock_states.labels(state).inc()
+
+    def watch_clock_skew(self, skew_s: SkewS) -> None:
+        """Ask this for the clock's skew at each scrape."""
+        self._skew.set_function(skew_s)
 
     def watch_queue(self, sizes: QueueSizes) -> None:
         """Ask this for the pools' queues at each scrape."""

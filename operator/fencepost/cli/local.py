@@ -30,6 +30,7 @@ from fencepost.base.metrics import Metrics
 from fencepost.cli.errors import LocalClusterError
 from fencepost.kube.errors import ConflictError
 from fencepost.kube.protocol import EventType, Obj
+from fencepost.loops.clock_check import ClockCheck
 from fencepost.loops.lease_objects import shard_object
 from fencepost.loops.scheduler import Scheduler
 from fencepost.memory.identity import ADMIN, OPERATOR, worker_identity
@@ -60,10 +61,12 @@ class LocalCluster:
         self._person = self._server.client(ADMIN)
         self._operator = self._server.client(OPERATOR)
         self._pool = pool
+        metrics = Metrics()
         self._scheduler = Scheduler(
             self._operator,
             clock,
-            Metrics(),
+            ClockCheck(clock, metrics),
+            metrics,
             system_namespace=SYSTEM_NAMESPACE_DEFAULT,
             shards=SHARDS,
             window_s=WINDOW_S,

@@ -118,6 +118,8 @@ class MemberRecord:
     """resourceVersion."""
     duration_s: int
     """By which the member counts its own trust window, so others must not count less."""
+    clock_right: bool = True
+    """Whether the member trusts its own wall clock: it may fire what is scheduled."""
 
 
 def silent_at_s(record: MemberRecord, seen_s: float, contact: Contact, times: LeaseTimes) -> float:

@@ -14,7 +14,15 @@ to lead a shard is not leading it (`core.lease`).
 """
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+
+
+def eligible(clocks: Mapping[str, bool]) -> frozenset[str]:
+    """The members that should lead, given of each whether its clock is right: those whose is; all where nobody's is.
+
+    For a shard with a leader that fires nothing is better off than one with none: its runs go on.
+    """
+    return frozenset(member for member, right in clocks.items() if right) or frozenset(clocks)
 
 
 def assign(shards: int, members: Collection[str]) -> dict[int, str]:

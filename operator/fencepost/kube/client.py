@@ -10,6 +10,7 @@ Not promised: retries, back-off, rate limits. They belong to the callers, who kn
 
 import ssl
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from types import TracebackType
@@ -28,7 +29,7 @@ from fencepost.kube.bodies import encode_body
 from fencepost.kube.credentials import UNAUTHORIZED, Bearer
 from fencepost.kube.errors import ServerError, UnreachableError
 from fencepost.kube.lines import LineSplitter, LineTooLongError
-from fencepost.kube.protocol import EventType, Obj, ObjectList, WatchEvent
+from fencepost.kube.protocol import EventType, Obj, ObjectList, OnDate, WatchEvent
 
 CONNECTIONS_MAX_DEFAULT = 64
 REQUEST_TIMEOUT_DEFAULT_S = 30.0
@@ -64,9 +65,8 @@ class HttpApi:
         connect_timeout_s: float = CONNECT_TIMEOUT_DEFAULT_S,
         watch_silence_max_s: float = WATCH_SILENCE_MAX_S,
         observer: Observer | None = None,
+        on_date: OnDate | None = None,
     ) -> None:
-        self.clock_skew_s: float | None = None
-        """The server's wall clock minus ours by its last Date header that was new, to about a second; None: not yet."""
         self._access = access
         self._clock = clock
         self._component = component
@@ -75,6 +75,7 @@ class HttpApi:
         self._connect_timeout_s = connect_timeout_s
         self._watch_silence_max_s = watch_silence_max_s
         self._observer = observer
+        self._on_date = on_date
         self._bearer = Bearer(access, clock)
         self._date_seen = ""
         self._requests: aiohttp.ClientSession | None = None
@@ -265,7 +266,7 @@ class HttpApi:
             finally:
                 if self._observer is not None:
                     self._observer(verb, kind, status, self._clock.steady_s() - started_s)
-            self._note_date(response.headers.get("Date", ""))
+            self._note_date(response.headers.get("Date", ""), started_s)
             if status < 300:
                 break
             async with response:
@@ -275,14 +276,12 @@ class HttpApi:
             raise error_of_answer(f"{verb} {path}", status, content, response.headers)
         return response
 
-    def _note_date(self, date: str) -> None:
-        if date == self._date_seen:  # the header has whole seconds: most answers repeat the one before
+    def _note_date(self, date: str, sent_s: float) -> None:
+        if self._on_date is None or date == self._date_seen:  # it has whole seconds: most answers repeat the last one
             return
         self._date_seen = date
-        try:
-            self.clock_skew_s = parsedate_to_datetime(date).timestamp() - self._clock.now_s()
-        except ValueError:
-            self.clock_skew_s = None
+        with suppress(ValueError):  # whoever answers without a date, or a garbled one, tells us nothing
+            self._on_date(parsedate_to_datetime(date).timestamp(), sent_s, self._clock.steady_s())
 
 
 class _AnswerLostError(aiohttp.ClientError):

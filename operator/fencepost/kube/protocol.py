@@ -5,7 +5,7 @@ changes an object is conditional: `replace` on `metadata.resourceVersion`, `dele
 There is no patch and no apply: they cost the server more and say less about what the writer has seen.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -14,6 +14,11 @@ from fencepost.api.names import Kind
 
 Obj = dict[str, Any]
 """An object as JSON."""
+
+
+OnDate = Callable[[float, float, float], None]
+"""Called with an answer's Date, in whole Unix seconds by the server's clock, and the moments on our steady clock before
+the request was sent and after the answer came; for the first answer of each second at least."""
 
 
 class EventType(StrEnum):

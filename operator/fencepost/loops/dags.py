@@ -21,6 +21,7 @@ from fencepost.core.plan_dag import Fate, Fire, Missed, Skip, plan_slot
 from fencepost.core.run_state import Trigger
 from fencepost.core.schedule_spec import CatchUp
 from fencepost.loops.admissions import Admissions
+from fencepost.loops.clock_check import LOOK_AGAIN_S
 from fencepost.loops.dag_memory import EVENT_REASONS, DagMemory, has_lost_its_next, stored_mark_s, stored_next_s
 from fencepost.loops.dag_status import dag_status
 from fencepost.loops.definitions import Definitions
@@ -61,12 +62,16 @@ class Dags:
         self._memories: dict[DagKey, DagMemory] = {}
         self._queue = DueQueue(self._look)
         self._sooner = asyncio.Event()
+        self._held_back: set[DagKey] = set()
+        """Something of theirs is due by a clock that cannot be trusted."""
 
     async def tick(self) -> None:
         """Take up every DAG whose next slot has come, for ever. The cost is that of what is due."""
         clock = self._world.clock
         while True:
             now_s = clock.now_s()
+            if self._held_back and not self._world.clock_check.wrong:
+                self._let_go()
             for at_s, key in self._queue.take(now_s):
                 memory = self._memories.get(key)
                 if memory is None or memory.next_s == at_s:
@@ -210,8 +215,10 @@ class Dags:
                 self._admissions.active_count(view.key),
                 self._world.clock.now_s(),
             )
-            if (plan.decision is not None or plan.missed is not None) and not memory.live:
-                return await self._read_live(view.key, memory)
+            if plan.decision is not None or plan.missed is not None:
+                first = await self._be_sure(view, memory)
+                if first is not None:
+                    return first
             if plan.missed is not None:
                 self._passed(view, memory, Fate.MISSED, plan.missed.last_s, plan.missed.count, _why_missed(plan.missed))
             if plan.decision is not None:
@@ -234,10 +241,32 @@ class Dags:
                     if outcome is not None:
                         return outcome
 
+    def _hold_back(self, view: DagView, memory: DagMemory) -> None:
+        """Decide nothing by a clock that is wrong: what is due by it may have been due long since, or not be yet."""
+        assert view.checked is not None
+        self._held_back.add(view.key)
+        memory.next_s = view.checked.schedule.next_slot(max(memory.mark_s, memory.schedule_seen_s))
+        memory.planned = True
+
+    def _let_go(self) -> None:
+        """The clock is right again: whatever was held back waits for its slot, which may have come."""
+        for key in self._held_back:
+            memory = self._memories.get(key)
+            if memory is not None and memory.next_s is not None:
+                self._queue.expect(key, memory.next_s)
+        self._held_back.clear()
+
     def _passed(self, view: DagView, memory: DagMemory, fate: Fate, slot_s: float, count: int, why: str) -> None:
         memory.passed(fate, slot_s, count, why)
         self._world.metrics.slots_passed(fate.value, count)
         self.touch_status(view.key)
+
+    async def _be_sure(self, view: DagView, memory: DagMemory) -> Next | None:
+        """Decide only by a clock that can be trusted, and on a mark that was read live; None: go on."""
+        if self._world.clock_check.wrong:
+            self._hold_back(view, memory)
+            return Next.REST
+        return None if memory.live else await self._read_live(view.key, memory)
 
     async def _read_live(self, key: DagKey, memory: DagMemory) -> Next:
         """Before the first decision under this epoch: the mark as it is stored, not as a cache has it."""
@@ -284,6 +313,8 @@ class Dags:
             return Next.REST
         ends_s = (run.state.finish_s or 0.0 for run in runs if run.state is not None)
         left_s = max([memory.mark_s, view.created_s, *ends_s]) + ttl_s - self._world.clock.now_s()
+        if self._world.clock_check.wrong:
+            return LOOK_AGAIN_S
         if left_s > 0:
             return min(left_s, RETIRE_LOOK_MAX_S)
         written = await self._world.executor.execute(DeleteDag(authority, view.record))

@@ -22,6 +22,7 @@ from fencepost.core.intents import DeleteRevision, DeleteRun
 from fencepost.core.names import DagKey, shard_of
 from fencepost.core.phases import RunPhase
 from fencepost.core.run_state import Trigger
+from fencepost.loops.clock_check import LOOK_AGAIN_S
 from fencepost.loops.dags import Dags
 from fencepost.loops.world import World
 from fencepost.observe.dags import DagView
@@ -126,6 +127,8 @@ class History:
         shards = self._world.shards
         if shards.authority(shard_of(key, shards.count)) is None:
             return Next.REST  # whoever takes it up looks at it then
+        if self._world.clock_check.wrong:
+            return LOOK_AGAIN_S
         plan = self._plan(key)
         now_s = self._world.clock.now_s()
         waits_s = [] if plan.next_s is None else [max(0.0, plan.next_s - now_s)]

@@ -21,7 +21,7 @@ from fencepost.base.alarm import Alarm
 from fencepost.base.clock import Clock
 from fencepost.core.lease import LeaseTimes, Step, is_led, next_epoch, next_step, silent_at_s, stray_at_s
 from fencepost.core.names import member_lease_name
-from fencepost.core.ring import assign
+from fencepost.core.ring import assign, eligible
 from fencepost.kube.errors import ApiError, ConflictError, NotFoundError
 from fencepost.kube.protocol import Api
 from fencepost.loops.lease_store import WRITE_S_MAX, LeaseStore
@@ -43,7 +43,8 @@ class Leadership:
 
     `on_acquired(shard, epoch)` is called when a shard has become ours; `await on_released(shard)` when it is to be ours
     no longer, before anyone else hears of it: on return nothing acts for the shard any more. `progress()` says whether
-    the scheduler's loop is alive; while it is not, this replica does not renew.
+    the scheduler's loop is alive; while it is not, this replica does not renew. `clock_right()` says whether its wall
+    clock can be trusted; while it cannot, the shards are for those members that trust theirs, if there are any.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Leadership:
         times: LeaseTimes,
         nonce: Callable[[], str],
         progress: Callable[[], bool],
+        clock_right: Callable[[], bool],
         on_acquired: Callable[[int, int], None],
         on_released: Callable[[int], Awaitable[None]],
     ) -> None:
@@ -65,6 +67,7 @@ class Leadership:
         self._namespace = namespace
         self._shards = shards
         self._times = times
+        self._clock_right = clock_right
         self._on_acquired = on_acquired
         self._on_released = on_released
         self._alarm = Alarm(clock)
@@ -78,6 +81,7 @@ class Leadership:
             replica=replica,
             nonce=nonce,
             progress=progress,
+            clock_right=clock_right,
             on_renewed=self._alarm.ring,
             on_fenced=self._lose_all,
         )
@@ -87,7 +91,12 @@ class Leadership:
         """Under way, by shard, or by the identity of a member to be fenced."""
         self._written: dict[int, int] = {}
         """Shard to the resource version of our last write of its Lease."""
+        self._members: frozenset[str] = frozenset()
+        """All whose member Lease is there: they may act for what they hold."""
         self._ring: frozenset[str] = frozenset()
+        """Those of them that should lead."""
+        self.clock_right_somewhere = True
+        """Whether any member trusts its wall clock; if none does, nothing scheduled fires."""
         self._astray: set[int] = set()
         """Taken though another should lead it, because nobody did; ours until a member comes or goes."""
         self._unled_since_s: dict[int, float] = {}
@@ -154,21 +163,36 @@ class Leadership:
         if self._own_lease_vanished():
             self._membership.doubt()
             return None
-        ring = frozenset({*self._watch.members, self.identity})
-        if ring != self._ring:
-            log.info("%d replicas share %d shards", len(ring), self._shards, extra={"members": sorted(ring)})
-            self._ring = ring
-            self._astray.clear()
-            self._fenced.clear()
+        self._know_members()
         wake_at_s = [
             self._start_fence(group, identity, seen, now_s)
             for identity, seen in self._watch.members.items()
             if identity != self.identity
         ]
-        leaders = assign(self._shards, ring)
+        leaders = assign(self._shards, self._ring)
         wake_at_s += [self._start_step(group, shard, leaders[shard], now_s) for shard in range(self._shards)]
         wake_s = min(wake_at_s) - now_s
         return None if wake_s == NEVER else wake_s
+
+    def _know_members(self) -> None:
+        """Who is there, and who of them should lead."""
+        clocks = {identity: seen.record.clock_right for identity, seen in self._watch.members.items()}
+        clocks[self.identity] = self._clock_right()
+        members, ring = frozenset(clocks), eligible(clocks)
+        if (members, ring) != (self._members, self._ring):
+            told = {"members": sorted(members), "sharing": sorted(ring)}
+            log.info("%d of %d replicas share %d shards", len(ring), len(members), self._shards, extra=told)
+            self._members, self._ring = members, ring
+            self._astray.clear()
+            self._fenced.clear()
+        right_somewhere, before = any(clocks.values()), self.clock_right_somewhere
+        self.clock_right_somewhere = right_somewhere
+        if before and not right_somewhere:
+            log.error(
+                "the clocks of all %d replicas differ from the API server's: NOTHING SCHEDULED FIRES until one is "
+                "right; check them, and the API server's own",
+                len(members),
+            )
 
     def _own_lease_vanished(self) -> bool:
         version = self._membership.lease_version
@@ -191,9 +215,9 @@ class Leadership:
         if shard in self._steps or self._watch.version < self._written.get(shard, 0):
             return NEVER  # the end of the step, or the watch, wakes us
         record = None if seen is None else seen.record
-        holder_exists = record is not None and record.holder in self._ring
+        holder_exists = record is not None and record.holder in self._members
         stray_at_s = self._stray_at_s(shard, is_led(record, holder_exists), now_s)
-        if now_s >= stray_at_s and leader != self.identity:
+        if now_s >= stray_at_s and leader != self.identity and self.identity in self._ring:
             log.warning("shard %d is led by nobody, %s should: taking it", shard, leader, extra={"shard": shard})
             self._astray.add(shard)
         mine = leader == self.identity or shard in self._astray

@@ -7,8 +7,9 @@ next write of the Lease sets it right.
 
 from typing import Any
 
-from fencepost.api.names import LEASES, ROLE_LABEL, SHARD_LABEL, SHARDS_ANNOTATION
+from fencepost.api.names import CLOCK_ANNOTATION, LEASES, ROLE_LABEL, SHARD_LABEL, SHARDS_ANNOTATION
 from fencepost.api.times import format_micro_time
+from fencepost.core.clock_skew import ClockState
 from fencepost.core.lease import LeaseTimes, MemberRecord, ShardRecord
 from fencepost.core.names import member_lease_name, shard_lease_name
 from fencepost.kube.protocol import Obj
@@ -22,13 +23,15 @@ _SHARD_PREFIX = shard_lease_name(0).removesuffix("0")
 _MEMBER_PREFIX = member_lease_name("")
 
 
-def member_object(namespace: str, identity: str, times: LeaseTimes, joined_s: float, now_s: float) -> Obj:
-    """The member Lease of a replica that joined and renews it at these Unix times."""
+def member_object(
+    namespace: str, identity: str, times: LeaseTimes, joined_s: float, now_s: float, *, clock_right: bool = True
+) -> Obj:
+    """The member Lease of a replica that joined and renews it at these Unix times, by a clock that it trusts or not."""
     return _lease(
         namespace,
         member_lease_name(identity),
         labels={ROLE_LABEL: ROLE_MEMBER},
-        annotations={},
+        annotations={CLOCK_ANNOTATION: ClockState.RIGHT if clock_right else ClockState.WRONG},
         spec={
             "holderIdentity": identity,
             "leaseDurationSeconds": times.duration_s,
@@ -92,7 +95,12 @@ def member_of_lease(obj: Obj) -> str | None:
 def member_record(obj: Obj) -> MemberRecord:
     """A member's Lease as the core reads it."""
     duration_s = (obj.get("spec") or {}).get("leaseDurationSeconds") or 0
-    return MemberRecord(version=obj["metadata"]["resourceVersion"], duration_s=duration_s)
+    annotations = obj["metadata"].get("annotations") or {}
+    return MemberRecord(
+        version=obj["metadata"]["resourceVersion"],
+        duration_s=duration_s,
+        clock_right=annotations.get(CLOCK_ANNOTATION) != ClockState.WRONG,
+    )
 
 
 def counts_as_gone(member: Obj) -> bool:

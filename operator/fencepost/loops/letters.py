@@ -19,6 +19,7 @@ from fencepost.core.names import DagKey, JobKey, RunKey
 from fencepost.core.plan_run import Report
 from fencepost.core.run_state import Death, RunState
 from fencepost.loops.attempt_log import AttemptLog
+from fencepost.loops.clock_check import LOOK_AGAIN_S
 from fencepost.loops.deciding import Decision
 from fencepost.loops.world import World
 from fencepost.observe.letters import LetterView
@@ -189,6 +190,8 @@ class Letters:
         authority = None if view is None else self._world.shards.authority(view.shard)
         if view is None or authority is None or view.checked is None:
             return Next.REST
+        if self._world.clock_check.wrong:
+            return LOOK_AGAIN_S
         letters = sorted(self._of(dag), key=lambda each: each.created_s)
         ends_before_s = self._world.clock.now_s() - view.checked.spec.letters_ttl_s
         expired = [each for each in letters if each.created_s <= ends_before_s and not _in_use(each)]

@@ -40,6 +40,7 @@ class Membership:
         replica: str,
         nonce: Callable[[], str],
         progress: Callable[[], bool],
+        clock_right: Callable[[], bool],
         on_renewed: Callable[[], None],
         on_fenced: Callable[[], Awaitable[None]],
     ) -> None:
@@ -50,6 +51,7 @@ class Membership:
         self._replica = replica
         self._nonce = nonce
         self._progress = progress
+        self._clock_right = clock_right
         self._on_renewed = on_renewed
         self._on_fenced = on_fenced
         self._due = Alarm(clock)
@@ -127,7 +129,10 @@ class Membership:
 
     async def _write(self) -> Obj | None:
         """The Lease as stored by a write of ours; None if what is stored is not what we believed."""
-        wanted = member_object(self._namespace, self.identity, self._times, self._joined_s, self._clock.now_s())
+        now_s, clock_right = self._clock.now_s(), self._clock_right()
+        wanted = member_object(
+            self._namespace, self.identity, self._times, self._joined_s, now_s, clock_right=clock_right
+        )
         try:
             if self._lease is None:
                 return await self._api.create(LEASES, wanted)

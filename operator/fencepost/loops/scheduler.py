@@ -23,6 +23,7 @@ from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Api, Obj
 from fencepost.loops.admissions import Admissions
 from fencepost.loops.audit import Audit
+from fencepost.loops.clock_check import ClockCheck
 from fencepost.loops.dags import Dags
 from fencepost.loops.definitions import Definitions
 from fencepost.loops.history import AGE_MIN_S, TOTAL_MAX, History
@@ -57,6 +58,7 @@ class Scheduler:
         self,
         api: Api,
         clock: Clock,
+        clock_check: ClockCheck,
         metrics: Metrics,
         *,
         system_namespace: str,
@@ -79,6 +81,7 @@ class Scheduler:
         self.world = World(
             api=api,
             clock=clock,
+            clock_check=clock_check,
             metrics=metrics,
             system_namespace=system_namespace,
             shards=ready,
@@ -269,6 +272,7 @@ class Scheduler:
             if regained := self.world.shards.regained():
                 log.info("trusted again: taking up shards %s", ",".join(map(str, sorted(regained))))
                 self._take_up(regained)
+            self.world.clock_check.look()
             self._keeper.check()
             self._mailboxes.press_overdue()
             self._mailboxes.pace_renewals()

@@ -9,6 +9,7 @@ from fencepost.base.clock import Clock
 from fencepost.base.metrics import Metrics
 from fencepost.core.names import DagKey, RunKey
 from fencepost.kube.protocol import Api
+from fencepost.loops.clock_check import ClockCheck
 from fencepost.loops.shards import Shards
 from fencepost.observe.dags import DagCache
 from fencepost.observe.letters import LetterCache
@@ -23,6 +24,7 @@ class World:
 
     api: Api
     clock: Clock
+    clock_check: ClockCheck
     metrics: Metrics
     system_namespace: str
     shards: Shards

@@ -16,7 +16,7 @@ import orjson
 
 from fencepost.api.names import SYSTEM_NAMESPACE_DEFAULT, Kind
 from fencepost.base.clock import Clock
-from fencepost.kube.protocol import Obj, ObjectList, WatchEvent
+from fencepost.kube.protocol import Obj, ObjectList, OnDate, WatchEvent
 from fencepost.memory.engine import Engine
 from fencepost.memory.faults import Fault, Faults, Request
 from fencepost.memory.identity import Identity
@@ -48,9 +48,9 @@ class MemoryServer:
         self.faults = faults
         self._under_way: set[asyncio.Task[Any]] = set()
 
-    def client(self, identity: Identity) -> "MemoryApi":
-        """The server as this identity sees it."""
-        return MemoryApi(self, identity)
+    def client(self, identity: Identity, on_date: OnDate | None = None) -> "MemoryApi":
+        """The server as this identity sees it. Its clients share its steady clock; their wall clocks may differ."""
+        return MemoryApi(self, identity, on_date)
 
     def plant(self, kind: Kind, obj: Obj) -> None:
         """Store an object past all rights and laws: as if it had been there before them, or had been garbled."""
@@ -87,16 +87,15 @@ class MemoryServer:
 class MemoryApi:
     """`kube.protocol.Api` on a server in memory, as one identity."""
 
-    def __init__(self, server: MemoryServer, identity: Identity) -> None:
+    def __init__(self, server: MemoryServer, identity: Identity, on_date: OnDate | None) -> None:
         self._server = server
         self._engine = server.engine
         self._identity = identity
+        self._on_date = on_date
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
         request = Request(self._identity, "get", kind, namespace or "", name)
-        return await self._server.perform(
-            request, lambda: self._engine.get(self._identity, kind, namespace or "", name)
-        )
+        return await self._perform(request, lambda: self._engine.get(self._identity, kind, namespace or "", name))
 
     async def list(
         self,
@@ -108,7 +107,7 @@ class MemoryApi:
         continue_token: str = "",
     ) -> ObjectList:
         request = Request(self._identity, "list", kind, namespace or "", "")
-        return await self._server.perform(
+        return await self._perform(
             request,
             lambda: self._engine.list(self._identity, kind, namespace or "", label_selector, limit, continue_token),
         )
@@ -117,15 +116,13 @@ class MemoryApi:
         metadata = obj["metadata"]
         request = Request(self._identity, "create", kind, metadata.get("namespace", ""), metadata.get("name", ""))
         content = orjson.dumps(obj)
-        return await self._server.perform(request, lambda: self._engine.create(self._identity, kind, content))
+        return await self._perform(request, lambda: self._engine.create(self._identity, kind, content))
 
     async def replace(self, kind: Kind, obj: Obj, *, subresource: str = "") -> Obj:
         metadata = obj["metadata"]
         request = Request(self._identity, "update", kind, metadata.get("namespace", ""), metadata["name"], subresource)
         content = orjson.dumps(obj)
-        return await self._server.perform(
-            request, lambda: self._engine.replace(self._identity, kind, content, subresource)
-        )
+        return await self._perform(request, lambda: self._engine.replace(self._identity, kind, content, subresource))
 
     async def delete(
         self,
@@ -140,9 +137,7 @@ class MemoryApi:
         key = ObjectKey(namespace or "", name)
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         request = Request(self._identity, "delete", kind, *key)
-        await self._server.perform(
-            request, lambda: self._engine.delete(self._identity, kind, key, preconditions, propagation)
-        )
+        await self._perform(request, lambda: self._engine.delete(self._identity, kind, key, preconditions, propagation))
 
     async def watch(
         self,
@@ -156,9 +151,7 @@ class MemoryApi:
     ) -> AsyncGenerator[WatchEvent, None]:
         request = Request(self._identity, "watch", kind, namespace or "", name)
         watch = Watch(namespace or "", name, label_selector)
-        await self._server.perform(
-            request, lambda: self._engine.subscribe(self._identity, kind, watch, resource_version)
-        )
+        await self._perform(request, lambda: self._engine.subscribe(self._identity, kind, watch, resource_version))
         keeper = asyncio.ensure_future(self._keep(watch, timeout_s))
         try:
             while (pending := await watch.next()) is not None:
@@ -167,6 +160,21 @@ class MemoryApi:
         finally:
             keeper.cancel()
             self._engine.unsubscribe(kind, watch)
+
+    async def _perform(self, request: Request, act: Callable[[], T]) -> T:
+        sent_s = self._server.clock.steady_s()
+        date_s: float | None = None
+
+        def dated() -> T:
+            nonlocal date_s
+            date_s = float(int(self._server.clock.now_s()))
+            return act()
+
+        try:
+            return await self._server.perform(request, dated)
+        finally:
+            if self._on_date is not None and date_s is not None:
+                self._on_date(date_s, sent_s, self._server.clock.steady_s())
 
     async def _keep(self, watch: Watch, timeout_s: float) -> None:
         """Send bookmarks, and end the watch at its time."""

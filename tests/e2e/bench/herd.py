@@ -18,6 +18,7 @@ from fencepost.base.clock import SystemClock
 from fencepost.base.metrics import Metrics
 from fencepost.core.names import SHARDS_DEFAULT, shard_lease_name
 from fencepost.kube.protocol import Obj
+from fencepost.loops.clock_check import ClockCheck
 from fencepost.loops.scheduler import Scheduler
 from fencepost.memory.identity import OPERATOR
 from fencepost.memory.server import MemoryServer
@@ -81,10 +82,12 @@ class _Stopwatch:
 
 
 def _replica(server: MemoryServer, clock: SystemClock) -> Scheduler:
+    metrics = Metrics()
     return Scheduler(
         server.client(OPERATOR),
         clock,
-        Metrics(),
+        ClockCheck(clock, metrics),
+        metrics,
         system_namespace=SYSTEM_NAMESPACE_DEFAULT,
         shards=SHARDS_DEFAULT,
         window_s=0.05,

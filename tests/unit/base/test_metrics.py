@@ -42,6 +42,11 @@ from fencepost.base.metrics import Metrics
             'fencepost_start_lag_seconds_sum{trigger="Schedule"} 0.0',
         ),
         (lambda metrics: metrics.shards_held(5), "fencepost_shards_held 5.0"),
+        (
+            lambda metrics: metrics.clock_state_changed("wrong"),
+            'fencepost_clock_state_changes_total{state="wrong"} 1.0',
+        ),
+        (lambda metrics: metrics.watch_clock_skew(lambda: -2.5), "fencepost_clock_skew_seconds -2.5"),
     ],
 )
 def test_a_fact_is_counted_under_its_name(count: Callable[[Metrics], None], want: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.ring import assign
+from fencepost.core.ring import assign, eligible
 
 SHARDS = 16
 MEMBERS = st.sets(st.text(st.sampled_from("abcdefghij0123456789-"), min_size=1, max_size=30), min_size=1, max_size=20)
@@ -23,6 +23,12 @@ def test_nobody_leads_where_there_is_no_member() -> None:
 
 def test_a_lone_member_leads_everything() -> None:
     assert assign(SHARDS, ["a"]) == dict.fromkeys(range(SHARDS), "a")
+
+
+def test_members_whose_clock_is_wrong_lead_only_where_nobodys_is_right() -> None:
+    assert eligible({"a": True, "b": False, "c": True}) == {"a", "c"}
+    assert eligible({"a": False, "b": False}) == {"a", "b"}
+    assert eligible({}) == frozenset()
 
 
 @given(MEMBERS, st.integers(1, 64))

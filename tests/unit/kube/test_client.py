@@ -236,20 +236,26 @@ async def test_the_observer_hears_of_each_request_once() -> None:
     ]
 
 
-async def test_the_clock_skew_is_read_from_the_date_header() -> None:
+async def test_each_new_date_of_the_server_is_told_with_the_moments_between_which_it_was_true() -> None:
+    noon = "Mon, 30 Nov 2026 12:00:"
+    dates = iter([f"{noon}00 GMT", f"{noon}00 GMT", "at noon", f"{noon}01 GMT"])
+    told: list[tuple[float, float, float]] = []
+
     async def handler(request: web.Request) -> web.StreamResponse:
-        return answer(RUN, headers={"Date": "Mon, 30 Nov 2026 13:00:00 GMT"})
+        return answer(RUN, headers={"Date": next(dates)})
 
-    class Clock(SystemClock):
-        def now_s(self) -> float:
-            return 1796043600.0 - 90.0  # a minute and a half before that
-
-    async with HttpServer(handler) as server:
-        api = HttpApi(server.client()._access, Clock(), component="test")
-        async with api:
-            assert api.clock_skew_s is None
+    async with (
+        HttpServer(handler) as server,
+        server.client(on_date=lambda date_s, sent_s, heard_s: told.append((date_s, sent_s, heard_s))) as api,
+    ):
+        began_s = SystemClock().steady_s()
+        for _ in range(4):
             await api.get(DAG_RUNS, "analytics", "etl-1")
-    assert api.clock_skew_s == 90.0
+        ended_s = SystemClock().steady_s()
+
+    assert [date_s for date_s, _, _ in told] == [1796040000.0, 1796040001.0]
+    (_, first_sent_s, first_heard_s), (_, last_sent_s, last_heard_s) = told
+    assert began_s <= first_sent_s < first_heard_s <= last_sent_s < last_heard_s <= ended_s
 
 
 async def test_a_watch_asks_for_bookmarks_and_one_name() -> None:

@@ -109,6 +109,7 @@ class Replica:
     leadership: Leadership
     thawed: asyncio.Event
     progressing: bool = True
+    clock_right: bool = True
     drain_s: float = 0.0
     """How long its scheduler takes to stop acting for a shard."""
     epochs: dict[int, list[int]] = field(default_factory=dict)
@@ -182,6 +183,7 @@ class Stage:
             times=self.times,
             nonce=lambda: next(nonces),
             progress=lambda: replica.progressing,
+            clock_right=lambda: replica.clock_right,
             on_acquired=acquired,
             on_released=released,
         )

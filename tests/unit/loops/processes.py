@@ -10,9 +10,11 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from fencepost.api.names import SYSTEM_NAMESPACE_DEFAULT, Kind
+from fencepost.base.clock import Clock
 from fencepost.base.metrics import Metrics
 from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Api, Obj, ObjectList, WatchEvent
+from fencepost.loops.clock_check import ClockCheck
 from fencepost.loops.scheduler import Scheduler
 from fencepost.memory.identity import Identity, Role, worker_identity
 from fencepost.memory.server import MemoryServer
@@ -66,6 +68,24 @@ class ProcessApi:
                 yield event
 
 
+class WallClock:
+    """The clocks of a process: a wall clock of its own, which may jump, over the stage's steady one."""
+
+    def __init__(self, stage_clock: Clock) -> None:
+        self._stage_clock = stage_clock
+        self.ahead_s = 0.0
+        """Of the API server's clock."""
+
+    def now_s(self) -> float:
+        return self._stage_clock.now_s() + self.ahead_s
+
+    def steady_s(self) -> float:
+        return self._stage_clock.steady_s()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._stage_clock.sleep(seconds)
+
+
 class Process:
     """What can be frozen and killed: one client, and the tasks behind it."""
 
@@ -101,9 +121,12 @@ class Replica(Process):
         self.held: dict[int, int] = {}
         """Shard to epoch, as long as it may act; the story may take from it."""
         self.metrics = Metrics()
+        self.clock = WallClock(server.clock)
+        self.clock_check = ClockCheck(self.clock, self.metrics)
         self.scheduler = Scheduler(
-            ProcessApi(server.client(Identity(Role.OPERATOR, name)), self.awake),
-            server.clock,
+            ProcessApi(server.client(Identity(Role.OPERATOR, name), self.clock_check.note), self.awake),
+            self.clock,
+            self.clock_check,
             self.metrics,
             system_namespace=SYSTEM_NAMESPACE_DEFAULT,
             shards=shards,

@@ -23,14 +23,15 @@ class Whole(Replica):
         nonces = iter(f"{number:05d}" for number in range(100))
         super().__init__(stage.server, name, shards=stage.shards, history_age_min_s=stage.history_age_min_s)
         self.leadership = Leadership(
-            ProcessApi(stage.server.client(Identity(Role.OPERATOR, name)), self.awake),
-            stage.clock,
+            ProcessApi(stage.server.client(Identity(Role.OPERATOR, name), self.clock_check.note), self.awake),
+            self.clock,
             namespace=SYSTEM,
             replica=name,
             shards=stage.shards,
             times=LeaseTimes(),
             nonce=lambda: next(nonces),
             progress=lambda: not self.scheduler.stuck(),
+            clock_right=lambda: not self.clock_check.wrong,
             on_acquired=self.scheduler.acquired,
             on_released=self.scheduler.released,
         )

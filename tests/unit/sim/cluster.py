@@ -15,6 +15,7 @@ from fencepost.api.names import SYSTEM_NAMESPACE_DEFAULT
 from fencepost.base.metrics import Metrics
 from fencepost.core.lease import LeaseTimes
 from fencepost.kube.protocol import Obj
+from fencepost.loops.clock_check import ClockCheck
 from fencepost.loops.leadership import Leadership
 from fencepost.loops.scheduler import Scheduler
 from fencepost.memory.identity import Identity, Role, worker_identity
@@ -129,9 +130,11 @@ class ReplicaProcess:
     def _build(self, network: Network, shards: int) -> None:
         identity = Identity(Role.OPERATOR, self.name)
         self.metrics = Metrics()
+        self.clock_check = ClockCheck(self.machine, self.metrics)
         self.scheduler = Scheduler(
             network.client(self.machine, identity),
             self.machine,
+            self.clock_check,
             self.metrics,
             system_namespace=SYSTEM,
             shards=shards,
@@ -147,6 +150,7 @@ class ReplicaProcess:
             times=LeaseTimes(),
             nonce=self._nonce,
             progress=lambda: not self.scheduler.stuck(),
+            clock_right=lambda: not self.clock_check.wrong,
             on_acquired=self.scheduler.acquired,
             on_released=self.scheduler.released,
         )
