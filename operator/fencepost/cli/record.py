@@ -41,7 +41,7 @@ def read_run(cluster: Cluster, name: str) -> RunRecord | Obj:
             f"{where} is gone, so its graph is not known; `kubectl describe dagrun {name}` shows the rest"
         )
     definition = read_definition(stored.get("data"))
-    graph = compile_graph(definition.tasks) if isinstance(definition, Definition) else definition
+    graph = compile_graph(definition) if isinstance(definition, Definition) else definition
     if isinstance(definition, list) or isinstance(graph, list):
         raise RefusedError(f"{where} cannot be read; this command may be older than the operator: update it")
     try:

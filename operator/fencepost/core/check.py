@@ -36,7 +36,7 @@ class CheckedDag:
 
 def check_dag(spec: DagSpec, zone_of: ZoneOf) -> CheckedDag | list[Problem]:
     """The DAG ready to run, or everything that is wrong with it."""
-    graph = compile_graph(spec.definition.tasks)
+    graph = compile_graph(spec.definition)
     asked = spec.schedule
     crons = [parse_cron(text) for text in asked.crons]
     zone = zone_of(asked.time_zone)

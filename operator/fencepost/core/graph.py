@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fencepost.core.conditions import OUTPUT_FIELDS, Condition, parse_condition
-from fencepost.core.definition import Task
+from fencepost.core.definition import Definition, Task
 from fencepost.core.outputs import list_sources, output_bytes_max, referred_outputs
 from fencepost.core.problems import Problem
+from fencepost.core.run_size import JOBS_OPEN_MAX, jobs_open_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Graph:
     """By task: its `when`."""
     outputs_kept: Mapping[str, int] = field(default_factory=dict)
     """By task: how many bytes each of its jobs may put out, for the tasks whose output somebody refers to."""
+    jobs_open_max: int = JOBS_OPEN_MAX
+    """How many jobs of a run may be leased or wait for another attempt at the same time."""
 
     @property
     def size(self) -> int:
@@ -31,8 +34,9 @@ class Graph:
         return sum(task.size for task in self.order)
 
 
-def compile_graph(tasks: Sequence[Task]) -> Graph | list[Problem]:
-    """The graph of these tasks, or everything that keeps them from being one."""
+def compile_graph(definition: Definition) -> Graph | list[Problem]:
+    """The graph of the definition's tasks, or everything that keeps them from being one."""
+    tasks = definition.tasks
     by_name = {task.name: task for task in tasks}
     conditions = {task.name: parse_condition(task.when) for task in tasks if task.when is not None}
     problems = [*_doubled_names(tasks), *_bad_edges(tasks, by_name), *_bad_conditions(tasks, conditions)]
@@ -47,7 +51,8 @@ def compile_graph(tasks: Sequence[Task]) -> Graph | list[Problem]:
         return [_cycle(tasks, by_name, {task.name for task in order})]
     good = {name: condition for name, condition in conditions.items() if isinstance(condition, Condition)}
     below = {name: tuple(names) for name, names in children.items()}
-    return Graph(tuple(order), by_name, below, good, _outputs_kept(tasks, good))
+    kept = _outputs_kept(tasks, good)
+    return Graph(tuple(order), by_name, below, good, kept, jobs_open_max(definition, kept))
 
 
 def _doubled_names(tasks: Sequence[Task]) -> list[Problem]:

@@ -25,7 +25,6 @@ from fencepost.core.phases import JobPhase, RunPhase, move_run
 from fencepost.core.placement import Demand, Grant
 from fencepost.core.queue_time import begin_queues_anew, expire_queued
 from fencepost.core.retry import retry_delay_s
-from fencepost.core.run_size import jobs_open_max
 from fencepost.core.run_spec import Mark
 from fencepost.core.run_state import Lease, LetterSet, Outcome, Result, RunState, Waiting
 from fencepost.core.standing import Standing, take_stock
@@ -114,7 +113,7 @@ def advance_run(state: RunState, graph: Graph, definition: Definition, facts: Ru
     marked = obey_marks(draft, graph, facts.marks, _over(draft, facts)) if facts.marks else frozenset()
     # 1. Fold results of the leases on record, then losses, then leases that were taken back.
     failed = _fold(draft, graph, facts, now_s, stopping)
-    open_max = jobs_open_max(definition, graph.outputs_kept)
+    open_max = graph.jobs_open_max
     unlettered = _bury(draft, facts, failed, open_max, stopping)
     while True:
         # 2. A run that is cancelled or out of time starts nothing more; else what can no longer run is skipped, and

@@ -108,7 +108,7 @@ class Definitions:
         if not isinstance(data, dict) or revision_name(dag.name, definition_hash(data)) != revision:
             raise DefinitionMissingError(f"{name} does not hold what its name says; delete it and create the run again")
         definition = read_definition(data)
-        graph = compile_graph(definition.tasks) if isinstance(definition, Definition) else definition
+        graph = compile_graph(definition) if isinstance(definition, Definition) else definition
         if isinstance(definition, list) or isinstance(graph, list):
             problems = "; ".join(str(problem) for problem in (graph if isinstance(graph, list) else ()))
             raise DefinitionMissingError(f"{name} cannot be read: {problems}")

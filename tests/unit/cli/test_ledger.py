@@ -7,7 +7,7 @@ from fencepost.api.codec import encode_result, encode_run_status
 from fencepost.cli.ledger import Ledger
 from fencepost.cli.narration import narrate, span_text
 from fencepost.cli.summary import summary_lines
-from fencepost.core.definition import Task
+from fencepost.core.definition import Definition, Task
 from fencepost.core.graph import Graph, compile_graph
 from fencepost.core.intervals import parse_intervals
 from fencepost.core.names import JobKey
@@ -18,7 +18,7 @@ NOW_S = 1_796_000_000.0
 
 
 def graph(*tasks: Task) -> Graph:
-    compiled = compile_graph(tasks)
+    compiled = compile_graph(Definition(tasks))
     assert isinstance(compiled, Graph)
     return compiled
 

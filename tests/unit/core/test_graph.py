@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from fencepost.core.definition import Task
 from fencepost.core.graph import compile_graph
-from tests.unit.support.builders import a_graph, a_task
+from tests.unit.support.builders import a_definition, a_graph, a_task
 
 
 def problems(*tasks: Task) -> list[tuple[str, str]]:
     """Reason and text of all that is wrong."""
-    found = compile_graph(tasks)
+    found = compile_graph(a_definition(*tasks))
     assert isinstance(found, list)
     return [(problem.reason, str(problem)) for problem in found]
 
@@ -52,7 +52,7 @@ def test_an_edge_back_to_an_ancestor_is_found_as_a_cycle_whose_edges_all_exist(
     parent, child = data.draw(st.sampled_from(edges))
     bent = [a_task(task.name, *task.depends_on, child) if task.name == parent else task for task in tasks]
 
-    found = compile_graph(bent)
+    found = compile_graph(a_definition(*bent))
 
     assert isinstance(found, list)
     (problem,) = found

@@ -34,7 +34,7 @@ def a_definition(*tasks: Task, **more: Any) -> Definition:
 
 def a_graph(*tasks: Task) -> Graph:
     """The graph of tasks that make one."""
-    graph = compile_graph(tasks)
+    graph = compile_graph(a_definition(*tasks))
     assert isinstance(graph, Graph), graph
     return graph
 
