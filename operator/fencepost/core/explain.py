@@ -111,7 +111,7 @@ def _reasons(stock: _Stock, task: Task, counts: Mapping[JobPhase, int]) -> Itera
 
 def _why_skipped(stock: _Stock, task: Task) -> str:
     parents = list(_parents(stock, task))
-    if judge(task.rule, (outcome for _, outcome in parents)) is not Verdict.SKIP:
+    if judge(task.rule, [outcome for _, outcome in parents]) is not Verdict.SKIP:
         return "its condition `when` did not hold"
     ends = ", ".join(f"{parent} {outcome}" for parent, outcome in parents if outcome)
     return f"rule {task.rule} was not met ({ends})"

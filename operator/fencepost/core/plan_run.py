@@ -130,7 +130,8 @@ def advance_run(state: RunState, graph: Graph, definition: Definition, facts: Ru
         if not expiry.failed:
             break
     # 4. Where the run stands now, and why.
-    phase, reason = _phase(draft, graph, facts, timed_out)
+    total = draft.size_of_all(graph.order)
+    phase, reason = _phase(draft, graph, facts, total, timed_out)
     moved = replace(
         draft.freeze(),
         phase=move_run(state.phase, phase),
@@ -138,7 +139,7 @@ def advance_run(state: RunState, graph: Graph, definition: Definition, facts: Ru
         start_s=start_s,
         finish_s=now_s if phase.finished else None,
         suspended_s=(state.suspended_s or now_s) if held and not phase.finished else None,
-        total=draft.size_of_all(graph.order),
+        total=total,
         reason=reason,
         message=_message(draft, definition, reason),
     )
@@ -324,20 +325,21 @@ def _demands(
     later = (waiting.not_before_s for waiting in draft.waiting.values() if waiting.not_before_s > now_s)
     demands = []
     room = max(0, open_max - draft.open_count)
-    for task in graph.order:
+    for name, ready_s in standing.ready_s.items():  # as the graph orders them
+        task = graph.tasks[name]
         fresh = min(draft.idle_count(task), room)
-        count = due[task.name] + fresh
+        count = due[name] + fresh
         if task.max_parallel is not None:
-            count = min(count, task.max_parallel - running[task.name])
-        if count > 0 and task.name in standing.ready_s:
-            demands.append(Demand(task.name, count, task.priority, standing.ready_s[task.name]))
+            count = min(count, task.max_parallel - running[name])
+        if count > 0:
+            demands.append(Demand(name, count, task.priority, ready_s))
             room -= min(fresh, count)
     return tuple(demands), min(later, default=None)
 
 
-def _phase(draft: Draft, graph: Graph, facts: RunFacts, timed_out: bool) -> tuple[RunPhase, str]:
+def _phase(draft: Draft, graph: Graph, facts: RunFacts, total: int, timed_out: bool) -> tuple[RunPhase, str]:
     """The run's phase by its jobs, and the reason that goes with it."""
-    ended = draft.done == draft.size_of_all(graph.order)
+    ended = draft.done == total
     if not ended or draft.dying or draft.replays:
         reason = "DeadLetters" if ended else "Suspended" if facts.suspended else ""
         return draft.stored.phase, "Cancelling" if facts.cancelled else "TimingOut" if timed_out else reason
@@ -363,7 +365,8 @@ def _message(draft: Draft, definition: Definition, reason: str) -> str:
     if reason in ("RunTimedOut", "TimingOut") and definition.timeout_s is not None:
         return f"the run took longer than its timeout of {definition.timeout_s:g} s; raise spec.timeout or shorten it"
     if reason == "DeadLetters":
-        return f"all jobs have ended; {len(draft.dying) or 'no'} dead letters are still to be written"
+        letters = "1 dead letter is" if len(draft.dying) == 1 else f"{len(draft.dying) or 'no'} dead letters are"
+        return f"all jobs have ended; {letters} still to be written"
     if reason == "JobsCancelled":
         cancelled = draft.total(JobPhase.CANCELLED)
         return f"{cancelled} jobs were cancelled in an earlier round; run them again with rerun --from-failed"

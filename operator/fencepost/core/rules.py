@@ -14,8 +14,7 @@ last parent before the task runs, so that what it sees of them is final; to skip
 A task that no other comes before runs at once under each rule that it can have (the kind DAG refuses the others).
 """
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import assert_never
 
@@ -60,12 +59,11 @@ class Verdict(StrEnum):
     """The rule can no longer be met."""
 
 
-def judge(rule: Rule, parents: Iterable[TaskOutcome | None]) -> Verdict:
+def judge(rule: Rule, parents: Sequence[TaskOutcome | None]) -> Verdict:
     """What the rule says of parents that ended so; None stands for one that has not ended."""
-    counts = Counter(parents)
-    waiting = counts.pop(None, 0)
-    ended, succeeded, failed = counts.total(), counts[TaskOutcome.SUCCEEDED], counts[TaskOutcome.FAILED]
-    if _is_lost(rule, waiting, ended, succeeded, failed):
+    waiting = parents.count(None)
+    succeeded, failed = parents.count(TaskOutcome.SUCCEEDED), parents.count(TaskOutcome.FAILED)
+    if _is_lost(rule, waiting, len(parents) - waiting, succeeded, failed):
         return Verdict.SKIP
     return Verdict.WAIT if waiting else Verdict.RUN
 

@@ -68,7 +68,7 @@ class TaskState:
     @property
     def ended_count(self) -> int:
         """How many of its jobs have ended, however."""
-        return sum(len(indices) for indices in self.ended.values())
+        return sum(map(len, self.ended.values()))
 
     def count(self, phase: JobPhase) -> int:
         """How many of its jobs ended in this phase."""

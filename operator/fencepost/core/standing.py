@@ -51,7 +51,7 @@ def take_stock(
     closed: set[str] = set()
     for task in graph.order:
         # 1. What its parents mean for it.
-        verdict = judge(task.rule, (standing.outcomes.get(parent) for parent in task.depends_on))
+        verdict = judge(task.rule, [standing.outcomes.get(parent) for parent in task.depends_on])
         all_closed = closed.issuperset(task.depends_on)
         if verdict is Verdict.RUN and not all_closed:
             verdict = Verdict.WAIT
@@ -61,9 +61,11 @@ def take_stock(
             verdict = _admit(draft, graph, standing, task, values)
         if not stopping and verdict is Verdict.SKIP:
             draft.end_unleased(task, JobPhase.SKIPPED)
-        since_s = max((standing.settled_s.get(parent, start_s) for parent in task.depends_on), default=start_s)
         # 2. Whether it is over, or may start.
         outcome = outcome_of(task, draft.state_of(task)) if draft.size(task) else _OF_NOTHING[verdict]
+        if outcome is None and (stopping or verdict is not Verdict.RUN):
+            continue
+        since_s = max([standing.settled_s.get(parent, start_s) for parent in task.depends_on], default=start_s)
         if outcome is not None:
             # a worker's clock may be ahead of ours, but what can start now could not start any later
             end_s = min(now_s, draft.last_end_s(task) or start_s)
@@ -71,7 +73,7 @@ def take_stock(
             standing.settled_s[task.name] = max(end_s, since_s)
             if all_closed:
                 closed.add(task.name)
-        elif verdict is Verdict.RUN and not stopping:
+        else:
             standing.ready_s[task.name] = since_s
     return standing
 

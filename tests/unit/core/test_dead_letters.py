@@ -38,7 +38,7 @@ def test_a_job_that_has_failed_for_good_is_dying_until_its_letter_is_written_and
 
     assert stage.state.dying == {a_job("only"): Death(0, 1, 0, "Failed", 3, NOW_S + 1, NOW_S + 2)}
     assert (str(stage.state.phase), stage.state.reason) == ("Running", "DeadLetters")
-    assert stage.state.message == "all jobs have ended; 1 dead letters are still to be written"
+    assert stage.state.message == "all jobs have ended; 1 dead letter is still to be written"
     assert (stage.phase("only"), stage.state.done) == (JobPhase.FAILED, 1)
 
     stage.lettered = {a_job("only")}
