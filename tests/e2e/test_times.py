@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from fencepost.api import names as wire
+from fencepost.api.names import SYSTEM_NAMESPACE_DEFAULT
 from fencepost.api.times import format_time, parse_time
+from fencepost.core.names import member_lease_name
 from tests.e2e.support.dags import NAMESPACE, dag, task
 from tests.e2e.support.objects import meta_name
 from tests.e2e.support.stage import Stage
@@ -172,3 +174,12 @@ def test_a_mistake_in_at_is_told_by_a_condition(stage: Stage, when: Any) -> None
 
     assert status["state"] == "Invalid"
     assert status["conditions"][0]["message"].startswith("spec.schedule.at")
+
+
+def test_replicas_on_the_machine_of_the_api_server_find_their_clocks_right(stage: Stage) -> None:
+    leases = stage.admin.all_of(wire.LEASES, SYSTEM_NAMESPACE_DEFAULT)
+    members = [lease["metadata"] for lease in leases if meta_name(lease).startswith(member_lease_name(""))]
+    assert [each["annotations"][wire.CLOCK_ANNOTATION] for each in members] == ["right"] * len(stage.replicas())
+    for replica in stage.replicas():
+        assert abs(replica.metric("fencepost_clock_skew_seconds")) < 1.0
+        assert replica.metric("fencepost_clock_state_changes_total") == 0

@@ -189,8 +189,8 @@ class Leadership:
         self.clock_right_somewhere = right_somewhere
         if before and not right_somewhere:
             log.error(
-                "the clocks of all %d replicas differ from the API server's: NOTHING SCHEDULED FIRES until one is "
-                "right; check them, and the API server's own",
+                "no replica's clock agrees with the API server's (replicas: %d): NOTHING SCHEDULED FIRES until one "
+                "does; check their nodes, and the API server's own clock",
                 len(members),
             )
 

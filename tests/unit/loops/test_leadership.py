@@ -214,3 +214,40 @@ def test_two_idle_replicas_write_less_than_once_a_second() -> None:
         assert 38 <= len(writes) <= 42
 
     play(story)
+
+
+def test_a_leader_whose_clock_is_wrong_is_not_overtaken_while_it_brings_to_an_end_what_is_under_way() -> None:
+    """The referee looks on."""
+
+    async def story(stage: Stage) -> None:
+        a, b = stage.start("a"), stage.start("b")
+        await stage.until(lambda: stage.all_led_by(a, b))
+        await stage.clock.sleep(5)
+        a.drain_s = 0.9
+        a.clock_right = False
+        took_s = await stage.until(lambda: stage.all_led_by(b), limit_s=6)
+        assert took_s > 0.9
+        await stage.clock.sleep(60)
+        assert stage.all_led_by(b)
+        assert sum(a.released.values()) == 8
+        a.clock_right = True
+        await stage.until(lambda: stage.all_led_by(a, b), limit_s=6)
+
+    play(story)
+
+
+def test_a_replica_whose_clock_is_wrong_leads_only_after_the_last_one_that_was_right_has_gone() -> None:
+    async def story(stage: Stage) -> None:
+        a, b = stage.start("a"), stage.start("b")
+        a.clock_right = False
+        await stage.until(lambda: stage.all_led_by(b))
+        await stage.clock.sleep(60)
+        assert stage.all_led_by(b)
+        await b.kill()
+        await stage.until(lambda: stage.all_led_by(a), limit_s=12)
+        assert not a.leadership.clock_right_somewhere
+        c = stage.start("c")
+        await stage.until(lambda: stage.all_led_by(c), limit_s=6)
+        assert a.leadership.clock_right_somewhere
+
+    play(story)
