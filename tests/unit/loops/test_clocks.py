@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from fencepost.api.names import DAGS
+from fencepost.api.names import DAG_RUNS, DAGS, DEAD_LETTERS
 from fencepost.api.times import format_time
-from tests.unit.loops.stage import NOON_S, Stage, play, slot
+from tests.unit.loops.stage import NOON_S, Stage, a_task, play, slot
 from tests.unit.loops.test_whole_replicas import SHARDS, Whole, all_led, assert_all_fired, every_minute
 
 
@@ -128,17 +128,33 @@ def test_what_became_due_while_the_clock_was_wrong_is_made_up_for_by_the_same_le
     play(story)
 
 
-def test_a_clock_that_is_far_ahead_deletes_nothing_by_age() -> None:
+def test_by_a_clock_that_is_far_ahead_nothing_is_deleted_for_its_age() -> None:
+    """Neither runs, nor dead letters, nor DAGs that are over; the edits let everybody look."""
+
     async def story(stage: Stage) -> None:
         ann = stage.leader()
-        stage.worker(job_s=0.1)
-        stage.dag("etl", ttlAfterFinished="1h", schedule={"at": "2026-11-30T12:01:00Z"})
-        await stage.at(70.0)
-        assert stage.finished(slot(1))
+        worker = stage.worker(job_s=0.1)
+        worker.runner.exit_codes["only"] = [1] * 10
+        stage.dag("etl", history={"ttl": "10m"}, deadLetters={"ttl": "20m"})
+        stage.manual_run("by-hand", "etl")
+        stage.dag("once", a_task("last"), schedule={"at": format_time(NOON_S + 60)}, ttlAfterFinished="20m")
+        await stage.at(200.0)
+        assert stage.finished("by-hand", slot(1, "once"))
+
+        def left() -> tuple[int, int, int]:
+            return len(stage.all(DAG_RUNS)), len(stage.all(DEAD_LETTERS)), len(stage.all(DAGS))
+
+        assert left() == (2, 1, 2)
         ann.clock.ahead_s = 10 * 86_400.0
+        stage.edit(DAGS, "etl", priority="high")
+        stage.edit(DAGS, "once", priority="high")
         await stage.at(400.0)
-        assert stage.find(DAGS, "etl") is not None
-        assert stage.finished(slot(1))
+        assert left() == (2, 1, 2)
+        ann.clock.ahead_s = 0.0
+        await stage.at(900.0)
+        assert left() == (1, 1, 2)
+        await stage.at(1600.0)
+        assert left() == (0, 0, 1)
 
     play(story)
 
