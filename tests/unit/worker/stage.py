@@ -312,3 +312,16 @@ def failing_once(verb: str, kind: Kind, fault: Fault, subresource: str = "") -> 
 
 def _object(kind: Kind, metadata: Obj, **content: Any) -> Obj:
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **content}
+
+
+async def running(stage: Stage, *keys: str) -> list[FakeJob]:
+    """Have these jobs running."""
+    await stage.open()
+    return await running_on(stage, *keys)
+
+
+async def running_on(stage: Stage, *keys: str) -> list[FakeJob]:
+    """Have these jobs running on a worker that has been started."""
+    await stage.deliver(dict.fromkeys(keys, entry(7)))
+    await stage.until(lambda: len(stage.runner.jobs) == len(keys))
+    return stage.runner.jobs
