@@ -74,7 +74,7 @@ class Dags:
                 self._let_go()
             for at_s, key in self._queue.take(now_s):
                 memory = self._memories.get(key)
-                if memory is None or memory.next_s == at_s:
+                if memory is None or not memory.planned or memory.next_s == at_s:
                     self.touch(key, since_s=at_s, urgent=True)
             next_s = self._queue.next_s()
             delay_s = TICK_MAX_S if next_s is None else min(TICK_MAX_S, next_s - now_s)
@@ -88,7 +88,7 @@ class Dags:
         """A DAG has become ours. One that an earlier leader has vouched for waits for the slot that stands in its
         status, and is not even read; any other is looked at now, and so is one whose schedule goes on without a next
         slot: the last of them may be due already, and wait for room."""
-        if not view.vouched_for or has_lost_its_next(view):
+        if view.key in self._memories or not view.vouched_for or has_lost_its_next(view):
             self.touch(view.key)
         elif next_s := stored_next_s(view):
             self._wait_for(next_s, view.key)

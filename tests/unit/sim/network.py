@@ -127,7 +127,7 @@ class Network:
         else:
             fate = self.judge.fate(machine, request)
             loop.after(fate.there_s, self._arrive, machine, request, act, answer, fate)
-            if fate.there_s + fate.back_s >= REQUEST_TIMEOUT_S or link.deaf:
+            if fate.there_s + fate.back_s >= REQUEST_TIMEOUT_S:
                 late = ConnectionLostError(f"{what}: no answer within {REQUEST_TIMEOUT_S:g} s")
                 loop.after(REQUEST_TIMEOUT_S, _settle, answer, None, late)
         return await answer
@@ -150,7 +150,10 @@ class Network:
         self.judge.arrived(machine, request, error)
         if isinstance(result, Connection) and (link.deaf or fate.error or machine.dead):
             result.close()
-        if not link.deaf:
+        if link.deaf:
+            late = ConnectionLostError(f"no answer within {REQUEST_TIMEOUT_S:g} s")
+            self.loop.after(REQUEST_TIMEOUT_S - fate.there_s, _settle, answer, None, late)
+        else:
             self.loop.after(fate.back_s, _settle, answer, result, error or fate.error)
 
 
