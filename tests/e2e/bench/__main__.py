@@ -65,6 +65,7 @@ def _play(shape: str, args: argparse.Namespace) -> dict[str, object]:
         fencepost = install(plane.kubeconfig, FOLDER / "identities")
         pool = POOL | {"spec": {"maxSharePerDAG": "100%"}}
         fencepost.kubectl("apply", "--filename=-", stdin=json.dumps(pool))
+        (FOLDER / "logs").mkdir()
         with fleet(fencepost, FOLDER / "logs") as members:
             replicas = OPERATORS.get(shape, args.replicas) if args.replicas == 1 else args.replicas
             extra = {"history-age": HISTORY_AGE_S, "log-level": "warning", "profile": args.profile}

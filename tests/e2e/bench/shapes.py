@@ -20,6 +20,7 @@ WIDE_WIDTH = 10_000
 """The widest fan-out that there may be."""
 WARM_UP_RUNS = 10
 IDLE_DAGS = 100
+FAR_OFF = "2099-01-01T01:00:00Z"
 CREATE_AT_ONCE = 32
 
 
@@ -199,7 +200,7 @@ def _line(shape: str, load: Load, jobs: int, seconds: float, spent: Reading) -> 
 
 
 async def _make_many(api: Api, count: int) -> None:
-    """DAGs of three tasks, each with a schedule that is far off."""
+    """DAGs of three tasks, each with a schedule that is far off, as an earlier leader has left them."""
     command = ["python3", "-m", "job", "--day=$(run.scheduledTime)"]
     tasks = [{"name": "extract", "command": command}, {"name": "load", "command": command, "dependsOn": ["extract"]}]
     tasks.append({"name": "report", "command": command, "dependsOn": ["load"]})
@@ -209,7 +210,10 @@ async def _make_many(api: Api, count: int) -> None:
         spec = {"schedule": {"cron": [f"{number % 60} 0 1 1 *"]}, "tasks": tasks}
         meta = {"namespace": NAMESPACE, "name": f"many-{number}"}
         async with gate:
-            await api.create(DAGS, {"apiVersion": API_VERSION, "kind": "DAG", "metadata": meta, "spec": spec})
+            dag = await api.create(DAGS, {"apiVersion": API_VERSION, "kind": "DAG", "metadata": meta, "spec": spec})
+            seen = {"scheduleSeenTime": dag["metadata"]["creationTimestamp"]}
+            dag["status"] = {"observedGeneration": 1, "state": "Ready", "nextScheduledTime": FAR_OFF, **seen}
+            await api.replace(DAGS, dag, subresource="status")
 
     await asyncio.gather(*(make(number) for number in range(count)))
 
