@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from fencepost.api.times import parse_time
 from fencepost.core.intents import Authority
 from fencepost.core.plan_dag import Fate, floor_s
+from fencepost.core.run_state import Trigger
 from fencepost.core.schedule import Schedule
 from fencepost.observe.dags import DagView
+from fencepost.observe.runs import RunView
 
 FIRED_REMEMBERED_MAX = 1000
 EVENT_REASONS = {Fate.LATE: "SlotLate", Fate.SKIPPED: "SlotSkipped", Fate.MISSED: "SlotMissed"}
@@ -28,7 +30,7 @@ class DagMemory:
     counts: Counter[Fate]
     last_scheduled_run: str
     live: bool = False
-    """Read live under this authority; no slot is decided before."""
+    """Read live under this authority; no slot is decided before, and no status written."""
     planned: bool = False
     """Its slots have been looked at under this authority, so that the next line is true."""
     next_s: float | None = None
@@ -58,6 +60,11 @@ class DagMemory:
             counts=Counter({fate: _count(status.get(fate.value)) for fate in Fate}),
             last_scheduled_run=str(status.get("lastScheduledRun", "")),
         )
+
+    def slot_of(self, run: RunView) -> float:
+        """The slot that this run stands for, in Unix seconds; 0 where it is no scheduled run of this very DAG."""
+        scheduled = run.spec is not None and run.spec.trigger is Trigger.SCHEDULE and run.spec.dag_uid == self.uid
+        return run.spec.scheduled_s if run.spec is not None and scheduled else 0.0
 
     def follow(self, view: DagView, now_s: float) -> None:
         """Take note of a schedule that has another form than before."""

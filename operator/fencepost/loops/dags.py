@@ -18,7 +18,6 @@ from fencepost.core.definition import Priority
 from fencepost.core.intents import Announce, Authority, DeleteDag
 from fencepost.core.names import DagKey
 from fencepost.core.plan_dag import Fate, Fire, Missed, Skip, plan_slot
-from fencepost.core.run_state import Trigger
 from fencepost.core.schedule_spec import CatchUp
 from fencepost.loops.admissions import Admissions
 from fencepost.loops.clock_check import LOOK_AGAIN_S
@@ -85,9 +84,8 @@ class Dags:
                 continue
 
     def take_up(self, view: DagView) -> None:
-        """A DAG has become ours. One that an earlier leader has vouched for waits for the slot that stands in its
-        status, and is not even read; any other is looked at now, and so is one whose schedule goes on without a next
-        slot: the last of them may be due already, and wait for room."""
+        """A DAG has become ours. One that an earlier leader has vouched for waits for the slot in its status;
+        any other is looked at now, and so is one that has lost it: a slot may be due already, and wait for room."""
         if view.key in self._memories or not view.vouched_for or has_lost_its_next(view):
             self.touch(view.key)
         elif next_s := stored_next_s(view):
@@ -137,7 +135,7 @@ class Dags:
         memory = self._memory_of(view.dag)
         if memory is None:
             return
-        if (slot_s := _slot_of(view, memory)) > memory.mark_s:
+        if (slot_s := memory.slot_of(view)) > memory.mark_s:
             memory.told_of(slot_s, view.key.name, Fate.of_run(slot_s, view.created_s))
         if view.spec is not None and view.spec.scheduled_s > memory.stored_mark_s:
             self.touch_status(view.dag, urgent=True)
@@ -269,9 +267,11 @@ class Dags:
         return None if memory.live else await self._read_live(view.key, memory)
 
     async def _read_live(self, key: DagKey, memory: DagMemory) -> Next:
-        """Before the first decision under this epoch: the mark as it is stored, not as a cache has it."""
+        """Before the first decision or write under this epoch: mark and counters as stored, not as a cache has them."""
         if not await self._world.refresh_dag(key):
             return Next.RETRY
+        if self._memories.get(key) is not memory:
+            return Next.AGAIN
         view = self._world.dags.get(key)
         if view is None or view.uid != memory.uid:
             return Next.REST
@@ -296,7 +296,7 @@ class Dags:
         """What is stored of a DAG's schedule, and what the leader before has not come to store."""
         memory = DagMemory.read(view, authority)
         # Runs are created oldest slot first: where one exists, every slot up to it has had its fate.
-        runs = [(_slot_of(run, memory), run) for run in self._world.runs.of_dag(view.key)]
+        runs = [(memory.slot_of(run), run) for run in self._world.runs.of_dag(view.key)]
         untold = sorted((slot_s, run.key.name, run.created_s) for slot_s, run in runs if slot_s > memory.stored_mark_s)
         for slot_s, name, created_s in untold:
             memory.told_of(slot_s, name, Fate.of_run(slot_s, created_s))
@@ -355,6 +355,8 @@ class Dags:
         if view is None or authority is None:
             return Next.REST
         memory = self._remembered(view, authority)
+        if not memory.live:
+            return await self._read_live(key, memory)
         if not memory.planned:
             self.touch(key)
             return STATUS_DELAY_S
@@ -392,9 +394,3 @@ class Dags:
 def _why_missed(missed: Missed) -> str:
     times = "1 scheduled time" if missed.count == 1 else f"{missed.count} scheduled times"
     return f"{missed.reason}: {times} up to {format_time(missed.last_s)} made no run: {missed.message}"
-
-
-def _slot_of(run: RunView, memory: DagMemory) -> float:
-    """The slot that this run stands for, in Unix seconds; 0 where it is no scheduled run of this very DAG."""
-    scheduled = run.spec is not None and run.spec.trigger is Trigger.SCHEDULE and run.spec.dag_uid == memory.uid
-    return run.spec.scheduled_s if run.spec is not None and scheduled else 0.0

@@ -5,6 +5,7 @@ import pytest
 
 from fencepost.api.names import DAG_RUNS, DAGS
 from fencepost.api.times import format_time
+from fencepost.memory.faults import Fault
 from fencepost.memory.identity import ADMIN
 from fencepost.observe import dags as observe_dags
 from tests.unit.loops.stage import NOON_S, Stage, play, slot
@@ -108,5 +109,31 @@ def test_a_dag_that_waits_for_nothing_is_not_read_by_a_new_leader(suspend: bool)
         ben.scheduler._audit.take_up = lambda keys: None  # type: ignore[method-assign]
         await stage.at(100.0)
         assert _reads() == before
+
+    play(story)
+
+
+def test_a_new_leader_whose_cache_lags_takes_no_count_of_the_leader_before_back() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader("Ann")
+        worker = stage.worker(job_s=None)
+        ben = stage.replica("Ben")
+        stage.dag("etl", cron="* * * * *")
+        await stage.at(65.0)
+        stage.trouble(
+            lambda name, request: (
+                Fault(delay_s=1e6) if (name, request.verb, request.kind) == ("Ben", "event", DAGS) else None
+            )
+        )
+        await stage.at(140.0)
+        assert stage.get(DAGS, "etl")["status"]["skipped"] == 1
+        worker.runner.jobs[0].end()
+        await stage.at(182.0)
+        assert await stage.slots_fired("etl") == {1: 1, 3: 1}
+        stage.lead(ben)
+        worker.runner.jobs[-1].end()
+        await stage.at(200.0)
+        status = stage.get(DAGS, "etl")["status"]
+        assert (status["skipped"], status["lastRun"]["name"]) == (1, slot(3))
 
     play(story)
