@@ -24,6 +24,7 @@ from fencepost.core.run_state import Order, RunState
 from fencepost.loops import (
     dags,
     deciding,
+    delivery,
     firing,
     history,
     keeper,
@@ -177,7 +178,7 @@ def keys_without_the_uid() -> Iterator[None]:
     def bare(run: Any, run_uid: str, job: Any) -> MailboxKey:
         return mailbox_key(run, "00000000", job)
 
-    with mock.patch.object(runs, "mailbox_key", bare), mock.patch.object(deciding, "mailbox_key", bare):
+    with mock.patch.object(delivery, "mailbox_key", bare), mock.patch.object(deciding, "mailbox_key", bare):
         yield
 
 
