@@ -144,7 +144,7 @@ REFUSED = {
         dag("refused", concurrency={"policy": "Allow", "limit": 2}),
         "policy Allow has no limit",
     ),
-    "what comes later": (dag("refused", task("a", when="true")), "not supported yet"),
+    "what comes later": (dag("refused", task("a", executor="Pods")), "not supported yet"),
     "a field that does not exist": (dag("refused", task("a", retry=1)), 'unknown field "spec.tasks[0].retry"'),
 }
 

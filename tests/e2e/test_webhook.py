@@ -97,11 +97,11 @@ def test_a_good_dag_goes_through_and_runs(stage: Stage, webhook: Member) -> None
 
 
 def test_an_edit_that_breaks_a_dag_is_refused_and_the_dag_stays_as_it_was(stage: Stage, webhook: Member) -> None:
-    stage.apply(dag("edited", task("a", command=["true"])))
+    stage.apply(dag("edited-in-vain", task("a", command=["true"])))
     patch = json.dumps({"spec": {"schedule": {"cron": ["61 * * * *"]}}})
-    said = stage.refusal("patch", "dag", "edited", "--type=merge", f"--patch={patch}")
+    said = stage.refusal("patch", "dag", "edited-in-vain", "--type=merge", f"--patch={patch}")
     assert "'61' in the minute field is outside 0 to 59" in said
-    assert "schedule" not in stage.dag("edited")["spec"]
+    assert "schedule" not in stage.dag("edited-in-vain")["spec"]
 
 
 def test_a_schedule_that_never_fires_is_let_through_with_a_warning(stage: Stage, webhook: Member) -> None:
