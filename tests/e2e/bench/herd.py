@@ -63,6 +63,7 @@ async def herd(dags: int) -> dict[str, Any]:
     firing = _Stopwatch(clock)
     await _until(clock, lambda: sum(1 for _ in scheduler.world.runs.all()) == due)
     line = {"shape": "herd", "dags": dags, **started, "runs": due, "seconds": firing.seconds()}
+    await scheduler.close()
     task.cancel()
     return {**line, "cpu_ms_per_run": round(firing.cpu_s() * 1000 / due, 2), "mb": _grown_mb(own_mb)}
 
