@@ -6,6 +6,8 @@ from pydantic import ConfigDict, Field
 
 from fencepost.api.schema import ATOMIC_LIST, WRITTEN_WHOLE, Conditions, Count, Part, Time, rule
 
+EARLIER_REVISIONS_MAX = 20
+
 
 class LastRun(Part):
     """The run that finished last."""
@@ -49,6 +51,11 @@ class DAGStatus(Part):
     """Times whose run nobody could make in time, at least; after a long absence they are not counted one by one."""
     revision: str | None = None
     """The ControllerRevision that holds the definition as it is now."""
+    earlier_revisions: (
+        Annotated[list[str], Field(max_length=EARLIER_REVISIONS_MAX, json_schema_extra=ATOMIC_LIST)] | None
+    ) = None
+    """Those of earlier definitions that may still be stored, the latest ones: runs or dead letters use them, or have
+    until now."""
     last_scheduled_run: str | None = None
     """The run that was made last for a scheduled time."""
     last_run: LastRun | None = None

@@ -10,6 +10,7 @@ from fencepost.core.problems import Problem
 from fencepost.core.schedule import Schedule
 from fencepost.core.zones import Effect
 from fencepost.loops.dag_memory import DagMemory, stored_mark_s
+from fencepost.loops.definitions import Definitions
 from fencepost.observe.dags import DagView
 from fencepost.observe.runs import RunView
 
@@ -31,7 +32,7 @@ EFFECTS = {
 
 
 def dag_status(
-    view: DagView, memory: DagMemory, runs: Sequence[RunView], revision_stored: str, pool_problem: str, now_s: float
+    view: DagView, memory: DagMemory, runs: Sequence[RunView], revisions: Definitions, pool_problem: str, now_s: float
 ) -> WriteDagStatus | None:
     """The write that brings a DAG's status up to date; None when it is."""
     finished = [run for run in runs if run.state is not None and run.state.finish_s is not None]
@@ -49,7 +50,8 @@ def dag_status(
         "lastScheduledRun": memory.last_scheduled_run,
         "scheduleHash": memory.schedule_hash,
         "scheduleSeenTime": format_time(memory.schedule_seen_s),
-        "revision": revision_stored,
+        "revision": revisions.stored_revision(view),
+        "earlierRevisions": revisions.earlier_revisions(view),
     }
     if view.checked is not None and view.checked.schedule:
         status["schedule"] = view.checked.schedule.summary
@@ -61,7 +63,7 @@ def dag_status(
         status["lastRun"] = {"name": last.key.name, "phase": str(last.state.phase), "finishTime": finish}
     elif "lastRun" in view.status:
         status["lastRun"] = view.status["lastRun"]
-    kept = {name: value for name, value in status.items() if value not in ("", None)}
+    kept = {name: value for name, value in status.items() if value not in ("", None, [])}
     memory.stored_mark_s = stored_mark_s(view)
     return None if kept == view.status else WriteDagStatus(memory.authority, view.record, kept)
 

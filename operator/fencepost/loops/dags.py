@@ -363,8 +363,7 @@ class Dags:
         memory.mark_s = max(memory.mark_s, stored_mark_s(view))
         pool_problem = self._pool_problem(view) if view.checked is not None else ""
         runs = list(self._world.runs.of_dag(key))
-        revision = self._definitions.stored_revision(view)
-        intent = dag_status(view, memory, runs, revision, pool_problem, self._world.clock.now_s())
+        intent = dag_status(view, memory, runs, self._definitions, pool_problem, self._world.clock.now_s())
         if intent is None:
             return Next.REST
         written = await self._world.executor.execute(intent)

@@ -24,6 +24,7 @@ from fencepost.core.phases import RunPhase
 from fencepost.core.run_state import Trigger
 from fencepost.loops.clock_check import LOOK_AGAIN_S
 from fencepost.loops.dags import Dags
+from fencepost.loops.definitions import Definitions
 from fencepost.loops.world import World
 from fencepost.observe.dags import DagView
 from fencepost.observe.letters import LetterView
@@ -51,9 +52,17 @@ TOTAL_BATCH_MAX = 500
 class History:
     """Deletes what the limits do not keep."""
 
-    def __init__(self, world: World, dags: Dags, age_min_s: float = AGE_MIN_S, total_max: int = TOTAL_MAX) -> None:
+    def __init__(
+        self,
+        world: World,
+        dags: Dags,
+        definitions: Definitions,
+        age_min_s: float = AGE_MIN_S,
+        total_max: int = TOTAL_MAX,
+    ) -> None:
         self._world = world
         self._dags = dags
+        self._definitions = definitions
         self._age_min_s = age_min_s
         self._total_max = total_max
         self._queue: asyncio.Queue[DagKey] = asyncio.Queue()
@@ -75,11 +84,17 @@ class History:
         """A DAG has become ours some time ago: the leader before may have died with something left to delete."""
         if self._world.runs.has_any(key):
             self._touch(key, DELAY_S)
+        dag = self._world.dags.get(key)
+        if dag is not None:
+            self._look_at_revisions(dag)
 
     def dag_changed(self, view: DagView, old: DagView | None) -> None:
-        """A DAG has been edited: it may keep fewer runs now."""
-        if old is not None and old.generation != view.generation and self._world.runs.has_any(view.key):
+        """A DAG has been edited: it may keep fewer runs now, and have no more use of what it was before."""
+        if old is None or old.generation == view.generation or self._world.shards.authority(view.shard) is None:
+            return
+        if self._world.runs.has_any(view.key):
             self._touch(view.key, DELAY_S)
+        self._look_at_revisions(view)
 
     def dag_gone(self, view: DagView) -> None:
         """A DAG is gone; its runs go with it, or are left over."""
@@ -94,8 +109,14 @@ class History:
         """A dead letter is gone: it has kept its job's revision, so that it could be replayed."""
         self._unused(view.dag, view.letter.revision)
 
+    def _look_at_revisions(self, dag: DagView) -> None:
+        """Of a DAG's earlier definitions, nobody may be using one any more."""
+        for revision in self._definitions.known_revisions(dag):
+            if revision != dag.revision:
+                self._unused(dag.key, revision)
+
     def _unused(self, dag: DagKey, revision: str) -> None:
-        """Somebody uses this revision no more."""
+        """Somebody uses this revision no more, or may not."""
         if revision:
             key = ("revision", dag.namespace, revision)
             self._world.writers.touch(key, lambda: self._revision_turn(dag, revision), after_s=DELAY_S)
@@ -205,7 +226,11 @@ class History:
             return Next.REST
         if any(letter.letter.revision == revision for letter in world.letters.of_dag(key)):
             return Next.REST
-        written = await self._world.executor.execute(DeleteRevision(authority, dag.key.namespace, revision))
+        written = await world.executor.execute(DeleteRevision(authority, key.namespace, revision))
+        if written.answer in (Answer.DONE, Answer.GONE):
+            self._definitions.gone(dag, revision)
+        if written.answer is Answer.GONE:  # the DAG's status names it still, and no other write of it may follow
+            self._dags.touch_status(key)
         return Next.RETRY if written.answer in (Answer.BUSY, Answer.UNKNOWN, Answer.REFUSED) else Next.REST
 
 

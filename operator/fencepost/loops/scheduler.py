@@ -95,7 +95,7 @@ class Scheduler:
         self._desk = PoolDesk(self.world.workers, clock.now_s, self._touch_run)
         self._mailboxes = Mailboxes(self.world, self._slots_changed, self._touch_entry)
         self._desk.mailboxes = self._mailboxes
-        definitions = Definitions(api, self.world.dags, self.world.executor)
+        self._definitions = definitions = Definitions(api, self.world.dags, self.world.executor)
         admissions = Admissions(self.world.runs)
         self._letters = Letters(self.world, self._touch_run)
         self._replays = Replays(self.world, definitions, self._touch_run)
@@ -104,7 +104,7 @@ class Scheduler:
         )
         self._dags = Dags(self.world, definitions, self._desk, self._runs, admissions)
         self._audit = Audit(clock, self._look_closely)
-        self._history = History(self.world, self._dags, history_age_min_s, history_total)
+        self._history = History(self.world, self._dags, definitions, history_age_min_s, history_total)
         self._keeper = Keeper(self.world, self._mailboxes)
         self._pool_status = PoolStatus(self.world, self._desk)
         metrics.watch_queue(self._desk.sizes)
@@ -151,6 +151,7 @@ class Scheduler:
         self._runs.release(shard)
         self._dags.release(shard)
         self._replays.release(shard)
+        self._definitions.forget()
         await self.world.writers.settle()
 
     def pool_changed(self, pool: Obj) -> None:

@@ -7,7 +7,7 @@ from fencepost.api.times import parse_time
 from fencepost.core.history import HistoryLimits
 from fencepost.core.names import DagKey, shard_of
 from fencepost.core.phases import RunPhase
-from fencepost.kube.errors import ApiError, OverloadedError, ServerError
+from fencepost.kube.errors import ServerError
 from fencepost.loops.history import BATCH_MAX, TOTAL_MAX
 from fencepost.memory.faults import Fault, Request
 from tests.unit.loops.stage import NAMESPACE, NOON_S, Stage, a_task, play, slot
@@ -289,89 +289,6 @@ def test_a_deleted_dag_takes_all_that_is_its_own_with_it() -> None:
         await stage.pass_time(30.0)
         assert (names(stage), stage.all(CONTROLLER_REVISIONS)) == ([], [])
         await stage.until(stage.quiet)
-
-    play(story)
-
-
-@pytest.mark.parametrize("error", [ServerError("no"), OverloadedError("later")])
-def test_the_deletion_of_an_old_revision_is_tried_again(error: ApiError) -> None:
-    async def story(stage: Stage) -> None:
-        stage.leader()
-        stage.worker()
-        stage.dag("etl", a_task("old"), history={"succeeded": 0})
-        stage.manual_run("r1", "etl")
-        await stage.until(lambda: stage.finished("r1"))
-        old = stage.get(DAG_RUNS, "r1")["spec"]["revision"]
-        stage.edit(DAGS, "etl", tasks=[a_task("new")])
-        stage.once("Ann", "delete", CONTROLLER_REVISIONS, Fault(error=error))
-        await stage.until(lambda: stage.find(CONTROLLER_REVISIONS, old) is None, limit_s=150.0)
-
-    play(story)
-
-
-def test_the_revision_of_an_old_definition_goes_with_its_last_run() -> None:
-    async def story(stage: Stage) -> None:
-        stage.leader()
-        stage.worker()
-        stage.dag("etl", a_task("old"), history={"succeeded": 1})
-        stage.manual_run("r1", "etl")
-        await stage.until(lambda: stage.finished("r1"))
-        old = stage.get(DAG_RUNS, "r1")["spec"]["revision"]
-        stage.edit(DAGS, "etl", tasks=[a_task("new")])
-        stage.manual_run("r2", "etl")
-        await stage.at(115.0)
-        assert stage.find(CONTROLLER_REVISIONS, old) is not None
-        await stage.until(lambda: stage.find(CONTROLLER_REVISIONS, old) is None)
-        assert names(stage) == ["r2"]
-        assert stage.find(CONTROLLER_REVISIONS, stage.get(DAG_RUNS, "r2")["spec"]["revision"]) is not None
-
-    play(story)
-
-
-@pytest.mark.parametrize("new_leader", [False, True])
-@pytest.mark.parametrize("used_meanwhile", [False, True])
-def test_a_definition_that_comes_back_is_stored_again(new_leader: bool, used_meanwhile: bool) -> None:
-    """Edited to and fro: its revision has been deleted in between, and its runs must find it."""
-
-    async def story(stage: Stage) -> None:
-        stage.leader("Ann")
-        worker = stage.worker()
-        stage.dag("etl", a_task("old"), history={"succeeded": 0})
-        stage.manual_run("r1", "etl")
-        await stage.until(lambda: stage.finished("r1"))
-        old = stage.get(DAG_RUNS, "r1")["spec"]["revision"]
-        stage.edit(DAGS, "etl", tasks=[a_task("new")])
-        if used_meanwhile:
-            stage.manual_run("r2", "etl")
-        await stage.until(lambda: stage.find(CONTROLLER_REVISIONS, old) is None, limit_s=150.0)
-        if new_leader:
-            stage.leader("Ben")
-        stage.edit(DAGS, "etl", tasks=[a_task("old")])
-        stage.manual_run("r3", "etl")
-        await stage.until(lambda: stage.finished("r3"))
-        assert stage.run("r3").phase is RunPhase.SUCCEEDED
-        assert worker.runner.jobs[-1].launch.source.job.task == "old"
-
-    play(story)
-
-
-def test_a_leader_that_comes_back_does_not_trust_in_revisions_of_long_ago() -> None:
-    async def story(stage: Stage) -> None:
-        ann, ben = stage.leader("Ann"), stage.replica("Ben")
-        stage.worker()
-        stage.dag("etl", a_task("old"), history={"succeeded": 0})
-        stage.manual_run("r1", "etl")
-        await stage.until(lambda: stage.finished("r1"))
-        old = stage.get(DAG_RUNS, "r1")["spec"]["revision"]
-        stage.lead(ben)
-        stage.edit(DAGS, "etl", tasks=[a_task("new")])
-        stage.manual_run("r2", "etl")
-        await stage.until(lambda: stage.find(CONTROLLER_REVISIONS, old) is None, limit_s=150.0)
-        stage.lead(ann)
-        stage.edit(DAGS, "etl", tasks=[a_task("old")])
-        stage.manual_run("r3", "etl")
-        await stage.until(lambda: stage.finished("r3"))
-        assert stage.run("r3").phase is RunPhase.SUCCEEDED
 
     play(story)
 
