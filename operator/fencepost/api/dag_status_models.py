@@ -49,6 +49,8 @@ class DAGStatus(Part):
     """Times that were due while too many runs were active."""
     missed: Count | None = None
     """Times whose run nobody could make in time, at least; after a long absence they are not counted one by one."""
+    dead_letters_missed: Count | None = None
+    """Jobs that failed for good and left no dead letter, as there was no room for it."""
     revision: str | None = None
     """The ControllerRevision that holds the definition as it is now."""
     earlier_revisions: (

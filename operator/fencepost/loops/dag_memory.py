@@ -3,9 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from fencepost.api.times import parse_time
+from fencepost.api.times import format_time, parse_time
 from fencepost.core.intents import Authority
-from fencepost.core.plan_dag import Fate, floor_s
+from fencepost.core.plan_dag import Fate, Missed, floor_s
 from fencepost.core.run_state import Trigger
 from fencepost.core.schedule import Schedule
 from fencepost.observe.dags import DagView
@@ -13,6 +13,7 @@ from fencepost.observe.runs import RunView
 
 FIRED_REMEMBERED_MAX = 1000
 EVENT_REASONS = {Fate.LATE: "SlotLate", Fate.SKIPPED: "SlotSkipped", Fate.MISSED: "SlotMissed"}
+LETTERS_FULL = "DeadLettersFull"
 
 
 @dataclass(slots=True)
@@ -40,8 +41,14 @@ class DagMemory:
     """Slots fired by this leader, the latest ones, each with its run's UID."""
     streaks: set[Fate] = field(default_factory=set)
     """What has been going wrong since the last slot that fired in time."""
-    news: dict[Fate, str] = field(default_factory=dict)
-    """Of the first of each streak: why; until people have been told."""
+    news: dict[str, str] = field(default_factory=dict)
+    """By the reason of an Event, of the first of each streak: why; until people have been told."""
+    letters_missed: int = 0
+    """Jobs that failed for good and left no dead letter, as there was no room for it."""
+    letters_told: int = 0
+    """So many of them as the DAG was read."""
+    letters_full: bool = False
+    """So it has been since the last dead letter went."""
     preview: tuple[Schedule, float, tuple[str, ...]] | None = None
     """Of which schedule, good until when: the next clock changes that matter."""
 
@@ -59,6 +66,8 @@ class DagMemory:
             schedule_seen_s=_time(status.get("scheduleSeenTime")) or view.created_s,
             counts=Counter({fate: _count(status.get(fate.value)) for fate in Fate}),
             last_scheduled_run=str(status.get("lastScheduledRun", "")),
+            letters_missed=_count(status.get("deadLettersMissed")),
+            letters_told=_count(status.get("deadLettersMissed")),
         )
 
     def slot_of(self, run: RunView) -> float:
@@ -101,7 +110,28 @@ class DagMemory:
                 self.streaks &= {Fate.LATE}
         if fate not in self.streaks:
             self.streaks.add(fate)
-            self.news[fate] = why
+            self.news[EVENT_REASONS[fate]] = why
+
+    def keep_letters(self, before: "DagMemory") -> None:
+        """Letters are missed whether the DAG has been read live or not: before that, nobody could be told."""
+        self.letters_missed += before.letters_missed - before.letters_told
+        self.letters_full = before.letters_full
+        if (why := before.news.get(LETTERS_FULL)) is not None:
+            self.news[LETTERS_FULL] = why
+
+    def missed_letters(self, count: int, why: str) -> bool:
+        """So many jobs have left no dead letter; whether they are the first of a streak, which people are told of."""
+        self.letters_missed += count
+        first, self.letters_full = not self.letters_full, True
+        if first:
+            self.news[LETTERS_FULL] = why
+        return first
+
+
+def why_missed(missed: Missed) -> str:
+    """What people are told of scheduled times that made no run."""
+    times = "1 scheduled time" if missed.count == 1 else f"{missed.count} scheduled times"
+    return f"{missed.reason}: {times} up to {format_time(missed.last_s)} made no run: {missed.message}"
 
 
 def stored_mark_s(view: DagView) -> float:

@@ -47,6 +47,7 @@ def dag_status(
         "active": active,
         "state": _state(view, memory, problem, active),
         **{fate.value: memory.counts[fate] for fate in Fate},
+        "deadLettersMissed": memory.letters_missed or None,
         "lastScheduledRun": memory.last_scheduled_run,
         "scheduleHash": memory.schedule_hash,
         "scheduleSeenTime": format_time(memory.schedule_seen_s),

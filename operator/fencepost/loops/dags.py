@@ -17,11 +17,11 @@ from fencepost.core.concurrency import Concurrency
 from fencepost.core.definition import Priority
 from fencepost.core.intents import Announce, Authority, DeleteDag
 from fencepost.core.names import DagKey
-from fencepost.core.plan_dag import Fate, Fire, Missed, Skip, plan_slot
+from fencepost.core.plan_dag import Fate, Fire, Skip, plan_slot
 from fencepost.core.schedule_spec import CatchUp
 from fencepost.loops.admissions import Admissions
 from fencepost.loops.clock_check import LOOK_AGAIN_S
-from fencepost.loops.dag_memory import EVENT_REASONS, DagMemory, has_lost_its_next, stored_mark_s, stored_next_s
+from fencepost.loops.dag_memory import DagMemory, has_lost_its_next, stored_mark_s, stored_next_s, why_missed
 from fencepost.loops.dag_status import dag_status
 from fencepost.loops.definitions import Definitions
 from fencepost.loops.due_queue import DueQueue
@@ -144,6 +144,16 @@ class Dags:
         if not view.finished:
             self._room_changed(view.dag)
 
+    def letters_missed(self, key: DagKey, count: int, why: str) -> None:
+        """Jobs of a DAG that failed for good leave no dead letter; the first of a streak are worth a write."""
+        if (memory := self._memory_of(key)) is not None and memory.missed_letters(count, why):
+            self.touch_status(key)
+
+    def letter_gone(self, key: DagKey) -> None:
+        """A dead letter of a DAG has made room: what is missed after it is another streak."""
+        if key in self._memories:
+            self._memories[key].letters_full = False
+
     def stored_mark_s(self, key: DagKey) -> float:
         """The mark as it is stored, in Unix seconds; deletion of a run waits until it has passed the run's slot."""
         view = self._world.dags.get(key)
@@ -218,7 +228,7 @@ class Dags:
                 if first is not None:
                     return first
             if plan.missed is not None:
-                self._passed(view, memory, Fate.MISSED, plan.missed.last_s, plan.missed.count, _why_missed(plan.missed))
+                self._passed(view, memory, Fate.MISSED, plan.missed.last_s, plan.missed.count, why_missed(plan.missed))
             if plan.decision is not None:
                 known = await self._firing.known(view, memory, int(plan.decision.slot_s))
                 if known is Next.RETRY:
@@ -249,8 +259,7 @@ class Dags:
     def _let_go(self) -> None:
         """The clock is right again: whatever was held back waits for its slot, which may have come."""
         for key in self._held_back:
-            memory = self._memories.get(key)
-            if memory is not None and memory.next_s is not None:
+            if (memory := self._memories.get(key)) is not None and memory.next_s is not None:
                 self._queue.expect(key, memory.next_s)
         self._held_back.clear()
 
@@ -277,6 +286,7 @@ class Dags:
             return Next.REST
         self._memories[key] = live = self._recall(view, memory.authority)
         live.follow(view, self._world.clock.now_s())
+        live.keep_letters(memory)
         live.live = True
         return Next.AGAIN
 
@@ -384,12 +394,7 @@ class Dags:
                 return Next.RETRY
 
     async def _announce(self, view: DagView, memory: DagMemory) -> None:
-        """An Event for the first of a streak of slots that went wrong in one way."""
+        """An Event for the first of a streak of what went wrong in one way."""
         news, memory.news = memory.news, {}
-        for fate, why in news.items():
-            await self._world.executor.execute(Announce(view.record, EVENT_REASONS[fate], why))
-
-
-def _why_missed(missed: Missed) -> str:
-    times = "1 scheduled time" if missed.count == 1 else f"{missed.count} scheduled times"
-    return f"{missed.reason}: {times} up to {format_time(missed.last_s)} made no run: {missed.message}"
+        for reason, why in news.items():
+            await self._world.executor.execute(Announce(view.record, reason, why))

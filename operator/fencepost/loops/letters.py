@@ -43,11 +43,15 @@ Burial = tuple[JobKey, int]
 class Letters:
     """The dead letters of the shards that this replica plans for."""
 
-    def __init__(self, world: World, on_written: Callable[[RunKey], None]) -> None:
-        """`on_written`: a run's letters are written, so that it may forget of them."""
+    def __init__(
+        self, world: World, on_written: Callable[[RunKey], None], on_missed: Callable[[DagKey, int, str], None]
+    ) -> None:
+        """`on_written`: a run's letters are written, so that it may forget of them. `on_missed`: how many of a DAG's
+        jobs leave no letter for want of room, and why as a sentence."""
         self._world = world
         self._letters = world.letters
         self._on_written = on_written
+        self._on_missed = on_missed
         self._waiting: dict[RunKey, None] = {}
         """Runs with dying jobs, first come first served."""
         self._buried: dict[str, set[Burial]] = {}
@@ -73,8 +77,9 @@ class Letters:
         else:
             self._buried.pop(view.uid, None)
 
-    def note_attempts(self, uid: str, reports: Sequence[Report], before: RunState, decision: Decision) -> None:
+    def note_attempts(self, view: RunView, reports: Sequence[Report], before: RunState, decision: Decision) -> None:
         """These results were folded into a run: what a letter may have to tell of them some day."""
+        uid = view.uid
         after = decision.state
         for report in reports:
             lease = before.leases.get(report.job)
@@ -85,7 +90,7 @@ class Letters:
             else:
                 self._attempts.drop(uid, report.job)
         if decision.plan.unlettered:
-            self._world.metrics.dead_letters("unwritten", decision.plan.unlettered)
+            self._miss(view, decision.plan.unlettered)
 
     def leave(self, view: RunView) -> None:
         """The run has ended, is gone, or is another replica's."""
@@ -161,7 +166,7 @@ class Letters:
         dag_uid = "" if dag is None else dag.uid
         leaving = to_make_room([each.stored for each in self._of(view.dag)], self._limit(view.dag))
         if dag_uid != view.spec.dag_uid or leaving is None:
-            world.metrics.dead_letters("unwritten")
+            self._miss(view, 1)
             return True
         for old in leaving:
             if not await self._delete(authority, self._letters.get((view.dag.namespace, old))):
@@ -184,6 +189,15 @@ class Letters:
                 return True
             case _:
                 return False
+
+    def _miss(self, view: RunView, count: int) -> None:
+        """So many jobs of a run leave no letter; nobody who wants none at all is told of it."""
+        self._world.metrics.dead_letters("unwritten", count)
+        if limit := self._limit(view.dag):
+            jobs = "1 job" if count == 1 else f"{count} jobs"
+            fact = f"{jobs} of run {view.key} failed for good and left no dead letter"
+            limited = f"DAG {view.dag} keeps {limit} (spec.deadLetters.limit)"
+            self._on_missed(view.dag, count, f"{fact}: {limited}; replay or delete some, or raise the limit")
 
     async def _expire(self, dag: DagKey) -> Next | float:
         view = self._world.dags.get(dag)

@@ -224,7 +224,7 @@ class Runs:
             return await self._recover(view.key, written)
         assert written.object is not None
         self._take_in(written.object)
-        self._letters.note_attempts(view.uid, facts.reports, state, decision)
+        self._letters.note_attempts(view, facts.reports, state, decision)
         wanted = self.stored(view, authority, compiled, decision, state)
         await self._announce_failures(view, decision)
         return wanted

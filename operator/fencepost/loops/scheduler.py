@@ -97,7 +97,7 @@ class Scheduler:
         self._desk.mailboxes = self._mailboxes
         self._definitions = definitions = Definitions(api, self.world.dags, self.world.executor)
         admissions = Admissions(self.world.runs)
-        self._letters = Letters(self.world, self._touch_run)
+        self._letters = Letters(self.world, self._touch_run, self._letters_missed)
         self._replays = Replays(self.world, definitions, self._touch_run)
         self._runs = Runs(
             self.world, definitions, self._desk, self._mailboxes, self._letters, self._replays, admissions
@@ -321,12 +321,16 @@ class Scheduler:
         self._dags.gone(view)
         self._history.dag_gone(view)
 
+    def _letters_missed(self, dag: DagKey, count: int, why: str) -> None:
+        self._dags.letters_missed(dag, count, why)
+
     def _letter_changed(self, view: LetterView, old: LetterView | None) -> None:
         self._letters.letter_changed(view, old)
         self._replays.letter_changed(view)
 
     def _letter_gone(self, view: LetterView) -> None:
         self._replays.letter_gone(view)
+        self._dags.letter_gone(view.dag)
         self._history.letter_gone(view)
 
     def _run_changed(self, view: RunView, old: RunView | None) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.api.names import DAG_RUNS, DAGS, DEAD_LETTERS
+from fencepost.api.names import DAG_RUNS, DAGS, DEAD_LETTERS, EVENTS
 from fencepost.core.phases import RunPhase
 from fencepost.kube.errors import ConnectionLostError, ForbiddenError, OverloadedError
 from fencepost.kube.protocol import Obj
@@ -149,6 +149,55 @@ def test_a_dag_keeps_so_many_letters_and_counts_what_it_has_no_room_for() -> Non
         await fail(stage, "r2", worker, jobs=8)
         assert {letter["spec"]["job"]["run"] for letter in letters(stage)} == {"r1"}
         assert count(stage, fate="unwritten") == 13
+
+    play(story)
+
+
+def missed(stage: Stage) -> int:
+    """What the DAG tells of letters for which there was no room."""
+    told: int = stage.get(DAGS, "etl")["status"].get("deadLettersMissed", 0)
+    return told
+
+
+def told_full(stage: Stage) -> list[str]:
+    """The Events on the DAG that tell so."""
+    events = [event for event in stage.all(EVENTS) if event["reason"] == "DeadLettersFull"]
+    assert all(event["involvedObject"]["kind"] == "DAG" for event in events)
+    return [event["message"] for event in events]
+
+
+def test_letters_without_room_are_told_of_once_for_each_streak_and_counted_through_a_change_of_leaders() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        worker = stage.worker(job_s=None, slots=8)
+        stage.dag("etl", a_task("load", forEach={"count": 4}), deadLetters={"limit": 3})
+        await fail(stage, "r1", worker, jobs=4)
+        await stage.until(lambda: missed(stage) == 1)
+        (told,) = told_full(stage)
+        assert "1 job of run demo/r1 failed for good and left no dead letter: DAG demo/etl keeps 3" in told
+        await fail(stage, "r2", worker, jobs=4)
+        await stage.until(lambda: missed(stage) == 5)
+        assert len(told_full(stage)) == 1
+        await stage.delete(DEAD_LETTERS, letters(stage)[0]["metadata"]["name"])
+        await stage.pass_time(1.0)
+        stage.leader("Ben")
+        await fail(stage, "r3", worker, jobs=4)
+        await stage.until(lambda: missed(stage) == 8)
+        await fail(stage, "r4", worker, jobs=4)
+        await stage.until(lambda: missed(stage) == 12)
+        assert len(told_full(stage)) == 2
+
+    play(story)
+
+
+def test_whoever_keeps_no_letters_at_all_is_not_told_that_there_is_no_room_for_them() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        worker = stage.worker(job_s=None)
+        stage.dag("etl", deadLetters={"limit": 0})
+        await fail(stage, "r1", worker)
+        await stage.pass_time(10.0)
+        assert (missed(stage), told_full(stage), count(stage, fate="unwritten")) == (0, [], 1)
 
     play(story)
 
