@@ -6,6 +6,7 @@ that would show: zone data has changed, or this operator is of another version. 
 that nobody feels.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -24,14 +25,20 @@ class Audit:
         self._clock = clock
         self._look = look
         self._pending: deque[DagKey] = deque()
+        self._news = asyncio.Event()
+        """Set while there is anything to look at."""
 
     def take_up(self, keys: Iterable[DagKey]) -> None:
         """These have been taken on trust."""
         self._pending.extend(keys)
+        self._news.set()
 
     async def run(self) -> None:
         """Look at them, a few at a time, for ever."""
         while True:
+            await self._news.wait()
             for _ in range(min(LOOKS_PER_PERIOD, len(self._pending))):
                 self._look(self._pending.popleft())
+            if not self._pending:
+                self._news.clear()
             await self._clock.sleep(PERIOD_S)

@@ -8,11 +8,10 @@ Before the first slot under a new epoch the DAG is read live: its cached mark ma
 has stored, and a run above the cached mark may have been created, finished, marked and deleted by then.
 """
 
-import asyncio
-
 from fencepost.api.times import format_time
 from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
+from fencepost.base.alarm import Alarm
 from fencepost.core.concurrency import Concurrency
 from fencepost.core.definition import Priority
 from fencepost.core.intents import Announce, Authority, DeleteDag
@@ -60,7 +59,7 @@ class Dags:
         self._ghosts = Ghosts(world, self._firing.creating)
         self._memories: dict[DagKey, DagMemory] = {}
         self._queue = DueQueue(self._look)
-        self._sooner = asyncio.Event()
+        self._sooner = Alarm()
         self._held_back: set[DagKey] = set()
         """Something of theirs is due by a clock that cannot be trusted."""
 
@@ -77,11 +76,7 @@ class Dags:
                     self.touch(key, since_s=at_s, urgent=True)
             next_s = self._queue.next_s()
             delay_s = TICK_MAX_S if next_s is None else min(TICK_MAX_S, next_s - now_s)
-            self._sooner.clear()
-            try:
-                await asyncio.wait_for(self._sooner.wait(), max(0.001, delay_s))
-            except TimeoutError:
-                continue
+            await self._sooner.wait(max(0.001, delay_s))
 
     def take_up(self, view: DagView) -> None:
         """A DAG has become ours. One that an earlier leader has vouched for waits for the slot in its status;
@@ -346,7 +341,7 @@ class Dags:
 
     def _wait_for(self, next_s: float, key: DagKey) -> None:
         if self._queue.expect(key, next_s):
-            self._sooner.set()
+            self._sooner.ring()
 
     def _pool_problem(self, view: DagView) -> str:
         """Why the DAG's pool is of no use to it; empty when it is."""

@@ -70,7 +70,7 @@ class Leadership:
         self._clock_right = clock_right
         self._on_acquired = on_acquired
         self._on_released = on_released
-        self._alarm = Alarm(clock)
+        self._alarm = Alarm()
         self._store = LeaseStore(api, clock, namespace, shards)
         self._watch = LeaseWatch(api, clock, times, namespace, self._alarm.ring)
         self._membership = Membership(
@@ -95,6 +95,8 @@ class Leadership:
         """All whose member Lease is there: they may act for what they hold."""
         self._ring: frozenset[str] = frozenset()
         """Those of them that should lead."""
+        self._leaders: Mapping[int, str] = {}
+        """Shard to the member of the ring that should lead it."""
         self.clock_right_somewhere = True
         """Whether any member trusts its wall clock; if none does, nothing scheduled fires."""
         self._astray: set[int] = set()
@@ -169,8 +171,7 @@ class Leadership:
             for identity, seen in self._watch.members.items()
             if identity != self.identity
         ]
-        leaders = assign(self._shards, self._ring)
-        wake_at_s += [self._start_step(group, shard, leaders[shard], now_s) for shard in range(self._shards)]
+        wake_at_s += [self._start_step(group, shard, self._leaders[shard], now_s) for shard in range(self._shards)]
         wake_s = min(wake_at_s) - now_s
         return None if wake_s == NEVER else wake_s
 
@@ -182,7 +183,7 @@ class Leadership:
         if (members, ring) != (self._members, self._ring):
             told = {"members": sorted(members), "sharing": sorted(ring)}
             log.info("%d of %d replicas share %d shards", len(ring), len(members), self._shards, extra=told)
-            self._members, self._ring = members, ring
+            self._members, self._ring, self._leaders = members, ring, assign(self._shards, ring)
             self._astray.clear()
             self._fenced.clear()
         right_somewhere, before = any(clocks.values()), self.clock_right_somewhere

@@ -58,10 +58,18 @@ class Machine:
 
     def steady_s(self) -> float:
         """Since the simulation began, as this machine counts."""
-        return self.local_s(self._loop.now_s)
+        return (self._loop.now_s - self._lost_s) * self.speed
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(max(0.0, seconds))
+        if seconds <= 0.0:
+            await asyncio.sleep(0)
+            return
+        woken: asyncio.Future[None] = self._loop.create_future()
+        timer = self._loop.call_later(seconds, _wake, woken)
+        try:
+            await woken
+        finally:
+            timer.cancel()
 
     # From outside.
 
@@ -112,18 +120,25 @@ class Machine:
         self.held.clear()
 
 
+def _wake(sleeper: "asyncio.Future[None]") -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)
+
+
 OWNER: ContextVar[Machine | None] = ContextVar("OWNER", default=None)
 
 
 class Handle(asyncio.Handle):
-    """A callback, and whose it is."""
+    """A callback, and whose it is.
+
+    Made and cancelled as asyncio does it, without the detours: there are a hundred thousand of them in a simulation.
+    """
 
     __slots__ = ("owner",)
 
     def __init__(
         self, owner: Machine | None, callback: Any, args: Any, loop: "VirtualLoop", context: Context | None
     ) -> None:
-        # As asyncio.Handle does it, without the detour: there are forty thousand of them in a simulation.
         self._context = copy_context() if context is None else context
         self._loop = loop
         self._callback = callback
@@ -135,7 +150,7 @@ class Handle(asyncio.Handle):
 
 
 class Timer(asyncio.TimerHandle):
-    """A callback for later, and whose it is."""
+    """A callback for later, and whose it is. It is passed over when it comes due after it was cancelled."""
 
     __slots__ = ("owner", "true_s")
 
@@ -149,9 +164,21 @@ class Timer(asyncio.TimerHandle):
         loop: "VirtualLoop",
         context: Context | None,
     ) -> None:
-        super().__init__(when, callback, args, loop, context)
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = True
         self.owner = owner
         self.true_s = true_s
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback, self._args = None, ()
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -182,6 +209,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         owner = OWNER.get()
         return self.now_s if owner is None else owner.local_s(self.now_s)
 
+    get_debug = staticmethod(bool)  # no; every future asks, and asks this without a frame
+
     def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> Handle:
         owner = OWNER.get() if context is None else context.get(OWNER)
         handle = Handle(owner, callback, args, self, context)
@@ -196,7 +225,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Timer:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        owner = OWNER.get()
+        now_s = self.now_s if owner is None else owner.steady_s()
+        return self.call_at(now_s + delay, callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
@@ -206,34 +237,36 @@ class VirtualLoop(asyncio.BaseEventLoop):
         true_s = when if owner is None else owner.true_s(when) + TICK_S
         return self._schedule(Timer(owner, true_s, when, callback, args, self, context))
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        pass  # it is passed over when it comes due
-
     def _asyncgen_finalizer_hook(self, agen: Any) -> None:
         pass  # a dead machine's, or the end
 
     def _run_once(self) -> None:
-        if self.failure is not None:
-            raise self.failure
-        due = self._due
-        if not due:
-            self._move_on()
-        self.turns += 1
-        self._spins += 1
-        if self._spins > SPIN_MAX or self.turns > self.turns_max:
-            raise RuntimeError(f"at {self.now_s:.3f} s the code spins: {due[0]!r}")
-        for _ in range(len(due)):
-            handle = due.popleft()
-            if handle.cancelled():
-                continue
-            owner = handle.owner
-            if owner is not None and not self._ending:
-                if owner.dead:
+        """As many turns as there are: asyncio would ask for each, and has nothing to do in between."""
+        due, take = self._due, self._due.popleft
+        while not self._stopping:  # type: ignore[attr-defined]  # asyncio's own
+            if self.failure is not None:
+                raise self.failure
+            if not due:
+                self._move_on()
+            self.turns += 1
+            self._spins += 1
+            if self._spins > SPIN_MAX or self.turns > self.turns_max:
+                raise RuntimeError(f"at {self.now_s:.3f} s the code spins: {due[0]!r}")
+            for _ in range(len(due)):
+                handle = take()
+                if handle._cancelled:
                     continue
-                if owner.frozen:
-                    owner.held.append(handle)
-                    continue
-            handle._run()
+                owner = handle.owner
+                if owner is not None and not self._ending:
+                    if owner.dead:
+                        continue
+                    if owner.frozen:
+                        owner.held.append(handle)
+                        continue
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except Exception as error:
+                    self._complain(self, {"message": f"{handle!r} has failed", "exception": error})
 
     # For machines.
 
@@ -284,7 +317,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _move_on(self) -> None:
         later = self._later
-        while later and later[0][2].cancelled():
+        while later and later[0][2]._cancelled:
             heapq.heappop(later)
         if not later:
             raise RuntimeError("nothing will ever happen any more")
@@ -294,7 +327,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.now_s = later[0][0]
         while later and later[0][0] <= self.now_s:
             timer = heapq.heappop(later)[2]
-            if not timer.cancelled():
+            if not timer._cancelled:
                 self._due.append(timer)
 
     def _complain(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
