@@ -17,7 +17,6 @@ from tests.unit.sim.scene import Scene
 
 CAP_MEMORY_S: Final = 60.0
 """A leader may count slots of workers that were there so long ago."""
-UNSURE_S: Final = 30.0
 RUN_BYTES_MAX: Final = 384 * 1024
 
 
@@ -168,8 +167,7 @@ def _all_succeeded(run: Stored, task: str, tasks: Mapping[str, Mapping[str, Any]
 class ShareHolds(Checker):
     """By the slots there were at most within the last minute: no later than that a leader has heard of a loss.
 
-    Exact where answers come. While answers get lost, and shortly after, a leader may not know of leases that it has
-    stored: then a DAG may hold up to twice its share.
+    A lease holds a slot until its worker has answered or is lost, whether or not its run says so already.
     """
 
     promise = "a DAG holds no more of its pool than its share"
@@ -178,14 +176,10 @@ class ShareHolds(Checker):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._slots: list[tuple[float, int]] = [(0.0, 0)]
-        self._held: dict[str, dict[str, int]] = {}
-        """By DAG, by run."""
-        self._unsure_at_s = -UNSURE_S
+        self._leases: dict[str, dict[str, Mapping[str, Lease]]] = {}
+        """By DAG, by run, by mailbox key."""
 
     def see(self, written: Written) -> Iterator[str]:
-        links = (self.scene.network.links[machine] for machine in self.scene.machines)
-        if self.scene.troubles.active or any(link.cut or link.deaf or link.refused for link in links):
-            self._unsure_at_s = written.at_s
         if written.kind is WORKERS:
             live = (w for w in self.scene.history.objects[WORKERS].values() if not w.fenced)
             self._slots.append((written.at_s, sum(worker.spec["slots"] for worker in live)))
@@ -193,18 +187,26 @@ class ShareHolds(Checker):
                 self._slots.pop(0)
             return
         run = written.now
-        held = self._held.setdefault(run.spec["dag"], {})
+        runs = self._leases.setdefault(run.spec["dag"], {})
         if written.after is None or not written.after.run.leases:
-            held.pop(run.uid, None)
+            runs.pop(run.uid, None)
             return
-        held[run.uid] = len(written.after.run.leases)
+        runs[run.uid] = {run.key_of(job): lease for job, lease in written.after.run.leases.items()}
         if not any(True for _ in new_leases(written)):
             return
         slots = max(slots for _, slots in self._slots)
         share = max(1, slots * self.scene.plan.share_percent // 100)
-        most = share if written.at_s - self._unsure_at_s > UNSURE_S else 2 * share
-        if sum(held.values()) > most:
-            yield f"DAG {run.spec['dag']} holds {sum(held.values())} slots of {slots}, {share} are its share"
+        if sum(map(len, runs.values())) > share:
+            held = sum(self._holds_slot(key, lease) for leases in runs.values() for key, lease in leases.items())
+            if held > share:
+                yield f"DAG {run.spec['dag']} holds {held} slots of {slots}, {share} are its share"
+
+    def _holds_slot(self, key: str, lease: Lease) -> bool:
+        worker = self.scene.history.objects[WORKERS].get(lease.worker)
+        if worker is None or worker.fenced:
+            return False
+        result = worker.results.get(key)
+        return result is None or token_of(result) != lease.token
 
 
 class RunsAreSmall(Checker):
