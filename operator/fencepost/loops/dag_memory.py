@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from fencepost.api.times import format_time, parse_time
 from fencepost.core.intents import Authority
+from fencepost.core.names import RunKey
 from fencepost.core.plan_dag import Fate, Missed, floor_s
 from fencepost.core.run_state import Trigger
 from fencepost.core.schedule import Schedule
@@ -39,6 +40,8 @@ class DagMemory:
     """Its schedule holds no further time, and all that was due has had its fate."""
     fired: dict[int, str] = field(default_factory=dict)
     """Slots fired by this leader, the latest ones, each with its run's UID."""
+    creating: dict[RunKey, int] = field(default_factory=dict)
+    """Runs whose create is under way, or was sent and has had no clear answer yet, each with its slot."""
     streaks: set[Fate] = field(default_factory=set)
     """What has been going wrong since the last slot that fired in time."""
     news: dict[str, str] = field(default_factory=dict)

@@ -4,8 +4,8 @@ Runs are created one at a time for each DAG, oldest slot first. The mark moves i
 succeeded, or when a slot is skipped or missed; it is stored with the next write of the DAG's status, which waits a
 moment for company. Nothing is deleted before the stored mark has passed it.
 
-Before the first slot under a new epoch the DAG is read live: its cached mark may be older than what the leader before
-has stored, and a run above the cached mark may have been created, finished, marked and deleted by then.
+Before the first slot under a new epoch the DAG is read live: a run above the cached mark may have been created,
+finished, marked and deleted by then.
 """
 
 from fencepost.api.times import format_time
@@ -20,6 +20,7 @@ from fencepost.core.plan_dag import Fate, Fire, Skip, plan_slot
 from fencepost.core.schedule_spec import CatchUp
 from fencepost.loops.admissions import Admissions
 from fencepost.loops.clock_check import LOOK_AGAIN_S
+from fencepost.loops.dag_memories import DagMemories
 from fencepost.loops.dag_memory import DagMemory, has_lost_its_next, stored_mark_s, stored_next_s, why_missed
 from fencepost.loops.dag_status import dag_status
 from fencepost.loops.definitions import Definitions
@@ -56,8 +57,8 @@ class Dags:
         self._runs = runs
         self._admissions = admissions
         self._firing = Firing(world, definitions, desk, runs, admissions)
-        self._ghosts = Ghosts(world, self._firing.creating)
-        self._memories: dict[DagKey, DagMemory] = {}
+        self._ghosts = Ghosts(world)
+        self._memories = DagMemories(world, self.touch_status, self._firing.forget)
         self._queue = DueQueue(self._look)
         self._sooner = Alarm()
         self._held_back: set[DagKey] = set()
@@ -111,13 +112,13 @@ class Dags:
 
     def gone(self, view: DagView) -> None:
         """A DAG's object is gone; its runs go by owner reference, or go on if they were orphaned."""
-        self._memories.pop(view.key, None)
+        self._memories.drop(view.key)
 
     def run_changed(self, view: RunView, old: RunView | None) -> None:
         """A run of a DAG has begun or ended; or one has appeared that no leader of now has made."""
         if self._world.shards.authority(view.shard) is None:
             return
-        self._ghosts.look(view, old, self._memory_of(view.dag))
+        self._ghosts.look(view, old, self._memories.led(view.dag))
         if old is None or old.finished != view.finished:
             self.touch_status(view.dag, idle_s=STATUS_DELAY_S if view.finished else FIRED_DELAY_S)
             if view.finished:
@@ -127,7 +128,7 @@ class Dags:
     def run_gone(self, view: RunView) -> None:
         """A run is gone: a slot that the stored mark has not passed must not fire again."""
         self._admissions.forget(view.dag, view.key)
-        memory = self._memory_of(view.dag)
+        memory = self._memories.led(view.dag)
         if memory is None:
             return
         if (slot_s := memory.slot_of(view)) > memory.mark_s:
@@ -141,13 +142,13 @@ class Dags:
 
     def letters_missed(self, key: DagKey, count: int, why: str) -> None:
         """Jobs of a DAG that failed for good leave no dead letter; the first of a streak are worth a write."""
-        if (memory := self._memory_of(key)) is not None and memory.missed_letters(count, why):
+        if (memory := self._memories.led(key)) is not None and memory.missed_letters(count, why):
             self.touch_status(key)
 
     def letter_gone(self, key: DagKey) -> None:
         """A dead letter of a DAG has made room: what is missed after it is another streak."""
-        if key in self._memories:
-            self._memories[key].letters_full = False
+        if (memory := self._memories.get(key)) is not None:
+            memory.letters_full = False
 
     def stored_mark_s(self, key: DagKey) -> float:
         """The mark as it is stored, in Unix seconds; deletion of a run waits until it has passed the run's slot."""
@@ -155,9 +156,8 @@ class Dags:
         return 0.0 if view is None else stored_mark_s(view)
 
     def release(self, shard: int) -> None:
-        """The shard is no longer ours: forget what only a leader may believe."""
-        for key in [key for key, memory in self._memories.items() if memory.authority.shard == shard]:
-            del self._memories[key]
+        """The shard is no longer ours."""
+        self._memories.release(shard)
 
     def _look(self, key: DagKey, urgent: bool) -> None:
         self._world.writers.touch(("dag", key), lambda: self._turn(key), urgent=urgent, after_s=0.0)
@@ -194,8 +194,12 @@ class Dags:
         authority = self._world.shards.authority(view.shard)
         if authority is None:
             return Next.REST
-        memory = self._remembered(view, authority)
+        memory = self._memories.of(view, authority)
         memory.follow(view, self._world.clock.now_s())
+        if memory.creating:
+            self.touch_status(key)
+            if not await self._firing.settle(view, memory):
+                return Next.RETRY
         if view.status.get("observedGeneration") != view.generation:
             self.touch_status(key, urgent=True)
         elif view.status.get("active", 0) != self._world.runs.active_count(key):
@@ -224,13 +228,9 @@ class Dags:
                     return first
             if plan.missed is not None:
                 self._passed(view, memory, Fate.MISSED, plan.missed.last_s, plan.missed.count, why_missed(plan.missed))
-            if plan.decision is not None:
-                known = await self._firing.known(view, memory, int(plan.decision.slot_s))
-                if known is Next.RETRY:
-                    return known
-                if known is not None:
-                    self.touch_status(view.key)
-                    continue
+            if plan.decision is not None and self._firing.known(view, memory, int(plan.decision.slot_s)):
+                self.touch_status(view.key)
+                continue
             match plan.decision:
                 case None:
                     memory.over = plan.next_s is None and not plan.waiting
@@ -268,46 +268,7 @@ class Dags:
         if self._world.clock_check.wrong:
             self._hold_back(view, memory)
             return Next.REST
-        return None if memory.live else await self._read_live(view.key, memory)
-
-    async def _read_live(self, key: DagKey, memory: DagMemory) -> Next:
-        """Before the first decision or write under this epoch: mark and counters as stored, not as a cache has them."""
-        if not await self._world.refresh_dag(key):
-            return Next.RETRY
-        if self._memories.get(key) is not memory:
-            return Next.AGAIN
-        view = self._world.dags.get(key)
-        if view is None or view.uid != memory.uid:
-            return Next.REST
-        self._memories[key] = live = self._recall(view, memory.authority)
-        live.follow(view, self._world.clock.now_s())
-        live.keep_letters(memory)
-        live.live = True
-        return Next.AGAIN
-
-    def _memory_of(self, key: DagKey) -> DagMemory | None:
-        """What the leader of this DAG knows of it; None where that is somebody else, or the DAG is gone."""
-        view = self._world.dags.get(key)
-        authority = self._world.shards.authority(view.shard) if view is not None else None
-        return self._remembered(view, authority) if view is not None and authority is not None else None
-
-    def _remembered(self, view: DagView, authority: Authority) -> DagMemory:
-        memory = self._memories.get(view.key)
-        if memory is None or memory.authority != authority or memory.uid != view.uid:
-            memory = self._memories[view.key] = self._recall(view, authority)
-        return memory
-
-    def _recall(self, view: DagView, authority: Authority) -> DagMemory:
-        """What is stored of a DAG's schedule, and what the leader before has not come to store."""
-        memory = DagMemory.read(view, authority)
-        # Runs are created oldest slot first: where one exists, every slot up to it has had its fate.
-        runs = [(memory.slot_of(run), run) for run in self._world.runs.of_dag(view.key)]
-        untold = sorted((slot_s, run.key.name, run.created_s) for slot_s, run in runs if slot_s > memory.stored_mark_s)
-        for slot_s, name, created_s in untold:
-            memory.told_of(slot_s, name, Fate.of_run(slot_s, created_s))
-        if untold:
-            self.touch_status(view.key)
-        return memory
+        return None if memory.live else await self._memories.read_live(view.key, memory)
 
     async def _retire(self, view: DagView, memory: DagMemory, authority: Authority) -> Next | float:
         """Delete a DAG whose schedule is over, once what it asks to be kept for has passed; else rest."""
@@ -359,9 +320,9 @@ class Dags:
         authority = self._world.shards.authority(view.shard) if view is not None else None
         if view is None or authority is None:
             return Next.REST
-        memory = self._remembered(view, authority)
+        memory = self._memories.of(view, authority)
         if not memory.live:
-            return await self._read_live(key, memory)
+            return await self._memories.read_live(key, memory)
         if not memory.planned:
             self.touch(key)
             return STATUS_DELAY_S

@@ -1,11 +1,9 @@
 """Firing a slot: its run is created, and what became of the create is found out, whatever answer got lost."""
 
-from collections.abc import Container
-
 from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
 from fencepost.core.intents import Authority, CreateRun
-from fencepost.core.names import RunKey, scheduled_run_name
+from fencepost.core.names import DagKey, RunKey, scheduled_run_name
 from fencepost.core.plan_dag import Fate
 from fencepost.core.plan_run import RunFacts, RunPlan
 from fencepost.core.run_spec import RunSpec
@@ -32,12 +30,6 @@ class Firing:
         self._desk = desk
         self._runs = runs
         self._admissions = admissions
-        self._creating: set[RunKey] = set()
-
-    @property
-    def creating(self) -> Container[RunKey]:
-        """Runs whose create is under way, or was sent and has had no clear answer yet."""
-        return self._creating
 
     async def fire(self, view: DagView, memory: DagMemory, authority: Authority, slot_s: int) -> Next | None:
         """Create one slot's run; None once its fate is known and the mark has passed it, else how the turn ends."""
@@ -49,13 +41,13 @@ class Firing:
         now_s = world.clock.now_s()
         decision = self._decide(view, authority, compiled, run, slot_s, now_s)
         intent = CreateRun(authority, run, view.key, view.uid, view.revision, Trigger.SCHEDULE, slot_s, decision.state)
-        self._creating.add(run)
+        memory.creating[run] = slot_s
         written = await world.executor.execute(intent)
         if written.object is not None:
             uid = written.object["metadata"]["uid"]
             memory.fired_slot(slot_s, run.name, uid, self._fate(slot_s, now_s))
             world.runs.upsert(written.object)
-            self._creating.discard(run)
+            memory.creating.pop(run, None)
             created = world.runs.get(run)
             if created is not None and decision.state.start_s is not None:
                 wanted = self._runs.stored(created, authority, compiled, decision, RunState())
@@ -63,26 +55,43 @@ class Firing:
                     self._runs.touch(run, after_s=wanted)
             return None
         self._desk.close(decision.grants)
+        self._desk.perhaps(view.key, run, len(decision.state.leases))
         outcome = await self._fate_of(view, memory, run, slot_s, written.answer)
-        if slot_s not in memory.fired:  # if it is, what it holds counts on
-            self._desk.leave(view.key, run)
-            self._admissions.forget(view.key, run)
+        if run not in memory.creating and slot_s not in memory.fired:  # otherwise what it holds counts on
+            self._let_go(view.key, run)
         return outcome
 
-    async def known(self, view: DagView, memory: DagMemory, slot_s: int) -> Next | None:
-        """AGAIN where the slot's run is there already: its create has had no answer, and nothing told of it until now.
-        It must not count against itself, nor be skipped for another's sake. RETRY where that cannot be read."""
-        run = RunKey(view.key.namespace, scheduled_run_name(view.key.name, slot_s))
-        if run in self._creating:
+    async def settle(self, view: DagView, memory: DagMemory) -> bool:
+        """Find out what became of creates that have had no answer; False where that cannot be read."""
+        for run, slot_s in list(memory.creating.items()):
             if not await self._world.refresh_run(run):
-                return Next.RETRY
-            self._creating.discard(run)
+                return False
+            del memory.creating[run]
+            if not self.known(view, memory, slot_s) and self._world.runs.get(run) is None:
+                self._let_go(view.key, run)
+        return True
+
+    def known(self, view: DagView, memory: DagMemory, slot_s: int) -> bool:
+        """Whether the slot's run is there already, of whose create nothing told until now: it must not count against
+        itself, nor be skipped for another's sake. The mark has passed it then."""
+        run = RunKey(view.key.namespace, scheduled_run_name(view.key.name, slot_s))
         found = self._world.runs.get(run)
         if found is None or not _is_of_slot(found, view, slot_s):
-            return None
-        memory.fired_slot(slot_s, run.name, found.uid, self._fate(slot_s, found.created_s))
+            return False
+        if slot_s not in memory.fired:
+            memory.fired_slot(slot_s, run.name, found.uid, self._fate(slot_s, found.created_s))
         self._runs.touch(run)
-        return Next.AGAIN
+        return True
+
+    def forget(self, dag: DagKey, memory: DagMemory) -> None:
+        """This replica plans for the DAG no longer: runs that never came to be known hold nothing any more."""
+        for run in memory.creating:
+            if self._world.runs.get(run) is None:
+                self._let_go(dag, run)
+
+    def _let_go(self, dag: DagKey, run: RunKey) -> None:
+        self._desk.leave(dag, run)
+        self._admissions.forget(dag, run)
 
     def _decide(
         self, view: DagView, authority: Authority, compiled: Compiled, run: RunKey, slot_s: int, now_s: float
@@ -105,21 +114,17 @@ class Firing:
     async def _fate_of(self, view: DagView, memory: DagMemory, run: RunKey, slot_s: int, answer: Answer) -> Next:
         """After a create without success: is the slot's run there all the same?"""
         if answer in (Answer.NOT_LEADING, Answer.REFUSED, Answer.BUSY):
-            self._creating.discard(run)
+            memory.creating.pop(run, None)
             return Next.RETRY if answer is not Answer.NOT_LEADING else Next.REST
-        if not await self._world.refresh_run(run):
+        if not await self.settle(view, memory):
             return Next.RETRY
-        self._creating.discard(run)
-        found = self._world.runs.get(run)
-        if found is None:
+        if slot_s in memory.fired:
+            return Next.AGAIN
+        if self._world.runs.get(run) is None:
             return Next.AGAIN if answer is Answer.EXISTS else Next.RETRY
-        if _is_of_slot(found, view, slot_s):
-            memory.fired_slot(slot_s, run.name, found.uid, self._fate(slot_s, found.created_s))
-            self._runs.touch(run)
-        else:
-            why = f"NameTaken: DAGRun {run} is not this slot's run; delete or rename it"
-            memory.passed(Fate.SKIPPED, slot_s, 1, why)
-            self._world.metrics.slots_passed(Fate.SKIPPED.value, 1)
+        why = f"NameTaken: DAGRun {run} is not this slot's run; delete or rename it"
+        memory.passed(Fate.SKIPPED, slot_s, 1, why)
+        self._world.metrics.slots_passed(Fate.SKIPPED.value, 1)
         return Next.AGAIN
 
 

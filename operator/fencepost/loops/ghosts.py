@@ -1,12 +1,10 @@
 """Ghosts: scheduled runs of slots long decided, created by a leader long deposed. They are deleted, never planned."""
 
 import logging
-from collections.abc import Container
 
 from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
 from fencepost.core.intents import DeleteRun
-from fencepost.core.names import RunKey
 from fencepost.core.run_state import Trigger
 from fencepost.loops.dag_memory import DagMemory
 from fencepost.loops.world import World
@@ -21,10 +19,8 @@ GHOST = "is of a slot long decided: deleting it"
 class Ghosts:
     """Finds them and sees them off."""
 
-    def __init__(self, world: World, creating: Container[RunKey]) -> None:
-        """`creating`: runs whose create is under way here, or was sent and has had no clear answer yet."""
+    def __init__(self, world: World) -> None:
         self._world = world
-        self._creating = creating
 
     def look(self, view: RunView, old: RunView | None, memory: DagMemory | None) -> None:
         """A run has appeared, or has changed."""
@@ -42,7 +38,7 @@ class Ghosts:
             or view.spec is None
             or view.spec.trigger is not Trigger.SCHEDULE
             or view.spec.round  # of a late write nobody has asked for more
-            or view.key in self._creating
+            or view.key in memory.creating
             or view.finished
         ):
             return False

@@ -104,6 +104,18 @@ class PoolDesk:
             pool.hold(dag, run, leases + len(self._grants.get(run, ())))
             self._pump(pool.spec.name, None)
 
+    def perhaps(self, dag: DagKey, run: RunKey, leases: int) -> None:
+        """A write with so many leases of the run has had no clear answer: they count, and nothing more is granted to
+        it, until its record has been read."""
+        pool = self._pools.get(self._pool_of_run.get(run, ""))
+        grants = self._grants.pop(run, [])
+        if pool is not None:
+            pool.withdraw(run)
+            pool.hold(dag, run, leases)
+        self.close(grants)
+        if pool is not None:
+            self._pump(pool.spec.name, None)
+
     def leave(self, dag: DagKey, run: RunKey) -> None:
         """The run wants and holds nothing any more (ended, gone, or another replica's)."""
         pool = self._pools.get(self._pool_of_run.pop(run, ""))

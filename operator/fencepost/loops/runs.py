@@ -14,8 +14,7 @@ from typing import Any
 from fencepost.api.times import format_duration
 from fencepost.apply.executor import Answer, Written
 from fencepost.apply.writers import Next
-from fencepost.core.intents import Announce, Authority, WriteRun
-from fencepost.core.marks import vain_marks
+from fencepost.core.intents import Authority, WriteRun
 from fencepost.core.names import DagKey, RunKey
 from fencepost.core.phases import RunPhase
 from fencepost.core.record_check import foreign_job
@@ -33,6 +32,7 @@ from fencepost.loops.mailboxes import Mailboxes
 from fencepost.loops.pool_desk import PoolDesk
 from fencepost.loops.replays import Beginning, Replays
 from fencepost.loops.run_counts import count
+from fencepost.loops.run_news import RunNews
 from fencepost.loops.world import World
 from fencepost.observe.dags import DagView
 from fencepost.observe.runs import RunView
@@ -42,8 +42,6 @@ log = logging.getLogger(__name__)
 REASON_DELAY_S = 5.0
 """How long a run must have waited for one reason before that alone is worth a write."""
 NOTHING_ASKED: Mapping[str, Any] = MappingProxyType({})
-VAIN_MARKS_TOLD_MAX = 5
-"""How many marks that nothing can come of an Event names."""
 ROUND_LOOK_S = 30.0
 """How often a round that has no room yet is looked at, should nobody have told that there is."""
 LOOK_MAX_S = 300.0
@@ -71,10 +69,11 @@ class Runs:
         self._desk = desk
         self._mailboxes = mailboxes
         self._delivery = Delivery(world, mailboxes)
+        self._news = RunNews(world)
         self._blocked: dict[RunKey, tuple[str, float]] = {}
         """Why a run waits though its record does not say so yet, and since when on the steady clock."""
-        self._vain: dict[RunKey, list[str]] = {}
-        """Marks of jobs that a run does not have, of which people have been told."""
+        self._unread: set[RunKey] = set()
+        """Runs whose last write had no clear answer and which could not be read since: the cache may be behind it."""
         self._own_write = False
 
     def touch(self, key: RunKey, *, urgent: bool = False, after_s: float | None = None) -> None:
@@ -133,6 +132,11 @@ class Runs:
         authority = None if view is None else self._world.shards.authority(view.shard)
         if view is None or authority is None:
             return Next.REST
+        return await (self._reread(key) if key in self._unread else self._plan(view, authority))
+
+    async def _plan(self, view: RunView, authority: Authority) -> Next | float:
+        """The turn of a run that we lead and know as it stands."""
+        key = view.key
         if view.finished and self._replays.wants(view.uid):
             return await self._replay(view, authority)
         if view.finished or view.spec is None or view.record is None:
@@ -156,7 +160,7 @@ class Runs:
         except ApiError as error:
             log.warning("definition of run %s: %s", key, error, extra={"run": str(key)})
             return Next.RETRY
-        await self._announce_vain_marks(view, state, compiled)
+        await self._news.tell_vain_marks(view, state, compiled)
         if self._world.runs.get(key) is not view:
             return Next.AGAIN
         if foreign := foreign_job(state, compiled.graph):
@@ -219,14 +223,16 @@ class Runs:
         written = await world.executor.execute(intent)
         if written.answer is not Answer.DONE:
             self._desk.close(decision.grants)
-            perhaps = decision.state if written.answer is Answer.UNKNOWN else state  # stored, for all that we know
-            self._desk.hold(view.dag, view.key, max(len(state.leases), len(perhaps.leases)))
+            if written.answer is Answer.UNKNOWN:
+                self._desk.perhaps(view.dag, view.key, max(len(state.leases), len(decision.state.leases)))
+            else:
+                self._desk.hold(view.dag, view.key, len(state.leases))
             return await self._recover(view.key, written)
         assert written.object is not None
         self._take_in(written.object)
         self._letters.note_attempts(view, facts.reports, state, decision)
         wanted = self.stored(view, authority, compiled, decision, state)
-        await self._announce_failures(view, decision)
+        await self._news.tell_end(view, decision.state)
         return wanted
 
     async def _replay(self, known: RunView, authority: Authority) -> Next | float:
@@ -249,10 +255,16 @@ class Runs:
             case Answer.BUSY:
                 return Next.RETRY
             case Answer.REFUSED | Answer.UNKNOWN:
-                await self._world.refresh_run(key)
+                await self._reread(key)
                 return Next.RETRY
             case _:
-                return Next.AGAIN if await self._world.refresh_run(key) else Next.RETRY
+                return await self._reread(key)
+
+    async def _reread(self, key: RunKey) -> Next:
+        """Nothing is planned on a record that a write of our own may have overtaken."""
+        read = await self._world.refresh_run(key)
+        (self._unread.discard if read else self._unread.add)(key)
+        return Next.AGAIN if read else Next.RETRY
 
     async def _prepare(
         self, view: RunView, authority: Authority, state: RunState, dag: DagView | None
@@ -323,7 +335,7 @@ class Runs:
             return await self._recover(view.key, written)
         self._take_in(written.object)
         count(self._world, view, state, ended)
-        await self._world.executor.execute(Announce(view.record, reason, message))
+        await self._news.tell_end(view, ended)
         return Next.REST
 
     def _worth_writing(self, key: RunKey, old: RunState | None, new: RunState) -> bool:
@@ -359,26 +371,7 @@ class Runs:
 
     def _leave(self, view: RunView) -> None:
         self._blocked.pop(view.key, None)
-        self._vain.pop(view.key, None)
+        self._news.leave(view.key)
+        self._unread.discard(view.key)
         self._letters.leave(view)
         self._desk.leave(view.dag, view.key)
-
-    async def _announce_vain_marks(self, view: RunView, state: RunState, compiled: Compiled) -> None:
-        """One Event for marks of jobs that the run does not have: nothing comes of them."""
-        assert view.spec is not None
-        assert view.record is not None
-        vain = vain_marks(state, compiled.graph, view.spec.marks)
-        if vain == self._vain.get(view.key, []):
-            return
-        self._vain[view.key] = vain
-        if vain:
-            jobs = ", ".join(vain[:VAIN_MARKS_TOLD_MAX])
-            fact = f"spec.overrides marks {jobs}, which run {view.key} does not have, so nothing comes of it"
-            await self._world.executor.execute(Announce(view.record, "UnknownJob", f"{fact}; correct the name"))
-
-    async def _announce_failures(self, view: RunView, decision: Decision) -> None:
-        """One Event for a run that ended badly; its jobs are described in the run itself."""
-        state = decision.state
-        if state.phase in (RunPhase.FAILED, RunPhase.CANCELLED) and view.record is not None:
-            message = state.message or state.reason
-            await self._world.executor.execute(Announce(view.record, state.reason, message))

@@ -1,10 +1,14 @@
 """A DAG's share of its pool holds through takeovers and lost answers: what stands in a run's record counts, always."""
 
-from fencepost.api.names import DAG_RUNS, WORKER_POOLS
-from fencepost.kube.errors import ConnectionLostError
-from fencepost.memory.faults import Fault
-from tests.unit.loops.stage import Stage, a_task, play
+from collections.abc import Callable
 
+from fencepost.api.codec import decode_run_status
+from fencepost.api.names import DAG_RUNS, DAGS, WORKER_POOLS
+from fencepost.kube.errors import ConnectionLostError, ServerError
+from fencepost.memory.faults import Fault, Request
+from tests.unit.loops.stage import NOON_S, Stage, a_task, play
+
+AWAY = Fault(error=ServerError("etcd is away"))
 LOST = Fault(error=ConnectionLostError("reset"), carried_out=True)
 
 
@@ -51,5 +55,83 @@ def test_leases_whose_answer_was_lost_count() -> None:
         stage.manual_run("r1", "etl")
         await stage.pass_time(10.0)
         assert held(stage) == 1
+
+    play(story)
+
+
+def without_news(stage: Stage, run: str) -> Callable[[], None]:
+    """Ann hears nothing of this run, by reading or by a watch, until the returned function is called."""
+
+    def find(asked: str, request: Request) -> Fault | None:
+        if asked != "Ann" or request.kind is not DAG_RUNS or request.name != run:
+            return None
+        return {"get": AWAY, "event": Fault(delay_s=30.0)}.get(request.verb)
+
+    return stage.trouble(find)
+
+
+async def most_held(stage: Stage) -> int:
+    """The most leases that were ever on record at once in all runs."""
+    most, held_by = 0, {}
+    for event in await stage.history(DAG_RUNS):
+        obj = event.object
+        held_by[obj["metadata"]["name"]] = len(decode_run_status(obj["status"]).leases) if "status" in obj else 0
+        most = max(most, sum(held_by.values()))
+    return most
+
+
+def test_leases_of_a_run_count_whose_create_had_no_answer_and_which_cannot_be_read() -> None:
+    async def story(stage: Stage) -> None:
+        halve(stage)
+        stage.leader()
+        stage.worker(slots=2, job_s=None)
+        stage.dag("etl", a_task("load", forEach={"count": 4}), cron="* * * * *")
+        stage.once("Ann", "create", DAG_RUNS, LOST)
+        back = without_news(stage, f"etl-{NOON_S + 60}")
+        await stage.at(61.0)
+        stage.manual_run("r1", "etl")
+        await stage.at(70.0)
+        back()
+        await stage.at(110.0)
+        assert (held(stage), await most_held(stage)) == (1, 1)
+
+    play(story)
+
+
+def test_a_create_that_was_never_stored_holds_nothing_once_that_is_known() -> None:
+    async def story(stage: Stage) -> None:
+        halve(stage)
+        stage.leader()
+        stage.worker(slots=2, job_s=None)
+        stage.dag("etl", a_task("load", forEach={"count": 4}), cron="* * * * *")
+        stage.once("Ann", "create", DAG_RUNS, Fault(error=ConnectionLostError("reset")))
+        back = without_news(stage, f"etl-{NOON_S + 60}")
+        await stage.at(61.0)
+        stage.edit(DAGS, "etl", suspend=True)
+        stage.manual_run("r1", "etl")
+        await stage.at(70.0)
+        assert held(stage) == 0, "it may be there, with the only slot that the DAG may hold"
+        back()
+        stage.edit(DAGS, "etl", suspend=False)
+        await stage.at(110.0)
+        assert held(stage) == 1
+
+    play(story)
+
+
+def test_leases_of_a_write_count_that_had_no_answer_and_cannot_be_read() -> None:
+    async def story(stage: Stage) -> None:
+        halve(stage)
+        stage.leader()
+        stage.dag("etl", a_task("load", forEach={"count": 4}))
+        stage.manual_run("r1", "etl")
+        await stage.pass_time(10.0)
+        stage.once("Ann", "update", DAG_RUNS, LOST)
+        back = without_news(stage, "r1")
+        stage.worker(slots=2, job_s=None)
+        await stage.pass_time(3.0)
+        back()
+        await stage.pass_time(40.0)
+        assert (held(stage), await most_held(stage)) == (1, 1)
 
     play(story)
