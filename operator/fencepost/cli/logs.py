@@ -23,13 +23,12 @@ from fencepost.api.times import format_time, parse_time
 from fencepost.base.clock import Clock
 from fencepost.cli.cluster import Cluster, ClusterError, add_cluster_options
 from fencepost.cli.errors import RefusedError
+from fencepost.cli.jobs import job_named, size_text, sizes_of
 from fencepost.cli.record import RunRecord, read_run
 from fencepost.cli.streams import accept_any_text
 from fencepost.cli.waiting import EXIT_SUCCEEDED
-from fencepost.core.fan_out import size_of
 from fencepost.core.names import NONCE_LENGTH, JobKey
 from fencepost.core.phases import JobPhase
-from fencepost.core.run_state import TaskState
 
 DESCRIPTION = """Print what a job has printed: from its worker's log while that is there, else the end that is stored of
 failed jobs. Exit code 0: something was there to print; 2: refused, or nothing is left."""
@@ -179,20 +178,13 @@ def _record(cluster: Cluster, name: str) -> RunRecord:
 
 
 def _job(record: RunRecord, text: str) -> JobKey:
-    """The job that `TASK` or `TASK/INDEX` names; RefusedError where there is none."""
-    name, slash, index = text.partition("/")
-    task = record.graph.tasks.get(name)
-    if task is None:
-        raise RefusedError(
-            f"{text!r}: the run has no task {name!r}; it has {', '.join(sorted(record.graph.tasks)[:20])}"
-        )
-    size = size_of(task, record.state.tasks.get(name, TaskState()))
-    if not slash and size == 1:
-        return JobKey(name, 0)
-    if not index.isdecimal() or int(index) >= size:
-        remedy = f"write {name}/0 to {name}/{size - 1}" if size else "they will be as many as its list has items"
-        raise RefusedError(f"{text!r}: task {name} has {size} jobs; {remedy}")
-    return JobKey(name, int(index))
+    """The job that `TASK` or `TASK/INDEX` names; RefusedError where there is none, or there are several."""
+    sizes = sizes_of(record.definition.tasks, record.state)
+    task, index = job_named(text, sizes)
+    size = sizes[task]
+    if index is None and size is not None and size != 1:
+        raise RefusedError(f"{text!r}: {size_text(task, size)}")
+    return JobKey(task, index or 0)
 
 
 def _phase(record: RunRecord, job: JobKey) -> JobPhase | None:

@@ -44,14 +44,20 @@ def read_run(cluster: Cluster, name: str) -> RunRecord | Obj:
     graph = compile_graph(definition) if isinstance(definition, Definition) else definition
     if isinstance(definition, list) or isinstance(graph, list):
         raise RefusedError(f"{where} cannot be read; this command may be older than the operator: update it")
-    try:
-        state = decode_run_status(run["status"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise RefusedError(f"the status of DAGRun {cluster.namespace}/{name} cannot be read ({error})") from None
+    state = read_state(run)
     spec, key = run["spec"], RunKey(cluster.namespace, name)
     time = spec.get("scheduledTime") or run["metadata"]["creationTimestamp"]
     values = run_values(key, spec["dag"], time, definition.params, spec.get("params", {}).items())
     return RunRecord(run, state, graph, definition, values)
+
+
+def read_state(run: Obj) -> RunState:
+    """The record itself, empty where nobody has taken the run up yet; RefusedError where it cannot be read."""
+    try:
+        return decode_run_status(run["status"]) if "status" in run else RunState()
+    except (ValueError, KeyError, TypeError) as error:
+        where = f"DAGRun {run['metadata']['namespace']}/{run['metadata']['name']}"
+        raise RefusedError(f"the status of {where} cannot be read ({error})") from None
 
 
 def headline(run: Obj) -> str:

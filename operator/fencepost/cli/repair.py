@@ -8,14 +8,17 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from fencepost.api.codec import decode_run_status
 from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS
+from fencepost.api.revisions import read_definition
 from fencepost.api.rounds import rerun_part
 from fencepost.api.times import format_time
 from fencepost.base.clock import Clock
 from fencepost.cli.cluster import Cluster, Obj, add_cluster_options, named
 from fencepost.cli.errors import RefusedError
+from fencepost.cli.jobs import job_named, sizes_of
+from fencepost.cli.record import read_state
 from fencepost.cli.waiting import EXIT_SUCCEEDED, PERIOD_S, exit_code, insist, is_finished, wait_for_end
+from fencepost.core.definition import Definition
 from fencepost.core.intervals import IntervalSet
 from fencepost.core.phases import MARKS, JobPhase
 from fencepost.core.run_spec import Rerun, RerunFrom
@@ -69,7 +72,7 @@ async def mark(args: argparse.Namespace, cluster: Cluster, clock: Clock) -> int:
     """Write an override; RefusedError for a job that the run does not have."""
     run = cluster.get(DAG_RUNS, args.run)
     where = f"DAGRun {cluster.namespace}/{args.run}"
-    task, index = _job(args.job, run, cluster, where)
+    task, index = job_named(args.job, _sizes(run, cluster))
     spec: dict[str, Any] = {}
     number = run["spec"].get("round", 0)
     if is_finished(run):
@@ -100,36 +103,28 @@ def _round(run: Obj, number: int) -> dict[str, Any]:
 
 def _chosen(args: argparse.Namespace, run: Obj, cluster: Cluster, where: str) -> Rerun:
     if args.task:
+        sizes = _sizes(run, cluster)
         jobs: dict[str, IntervalSet | None] = {}
         for text in args.task:
-            task, index = _job(text, run, cluster, where)
+            task, index = job_named(text, sizes)
             one = None if index is None else IntervalSet.of([index])
             before = jobs.get(task, IntervalSet())
             jobs[task] = None if one is None or before is None else before.union(one)
         return Rerun(RerunFrom.JOBS, jobs, args.downstream)
     if args.all:
         return Rerun(RerunFrom.ALL)
-    ended = [task.ended for task in decode_run_status(run["status"]).tasks.values()]
+    ended = [task.ended for task in read_state(run).tasks.values()]
     if ended and all(phases.keys() <= {JobPhase.SUCCEEDED} for phases in ended):
         raise RefusedError(f"{where}: every job of it has succeeded; say --all, or name a --task")
     return Rerun(RerunFrom.FAILED, downstream=args.downstream)
 
 
-def _job(text: str, run: Obj, cluster: Cluster, where: str) -> tuple[str, int | None]:
-    """Task and index; RefusedError for what the run's definition does not have, as far as one can see it."""
-    task, slash, index = text.partition("/")
-    if slash and not (index.isdecimal() and len(index) <= 5):
-        raise RefusedError(f"{text!r} is not of the form TASK or TASK/INDEX")
+def _sizes(run: Obj, cluster: Cluster) -> dict[str, int | None]:
+    """How many jobs each task of a run has; nothing where its definition is not to be had."""
     revision = run["spec"].get("revision")
     stored = cluster.find(CONTROLLER_REVISIONS, revision) if revision else None
-    tasks = {each["name"]: each for each in (stored or {}).get("data", {}).get("tasks", ())}
-    if tasks and task not in tasks:
-        raise RefusedError(f"{where} has no task {task!r}; it has {', '.join(sorted(tasks))}")
-    fan_out = tasks.get(task, {}).get("forEach", {})
-    size = fan_out.get("count", len(fan_out["items"]) if "items" in fan_out else None) if fan_out else 1
-    if tasks and slash and size is not None and int(index) >= size:
-        raise RefusedError(f"{where}: task {task} has {size} jobs, from {task}/0 on; there is no {text}")
-    return task, int(index) if slash else None
+    definition = read_definition(stored.get("data")) if stored is not None else None
+    return sizes_of(definition.tasks, read_state(run)) if isinstance(definition, Definition) else {}
 
 
 async def _begun(cluster: Cluster, clock: Clock, name: str, number: int) -> None:

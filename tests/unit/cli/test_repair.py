@@ -113,8 +113,8 @@ def test_a_whole_task_of_a_run_under_way_is_marked_and_marks_of_earlier_rounds_a
     ("words", "want"),
     [
         (["rerun", "nothing"], "not found"),
-        (["rerun", "r1", "--task", "laod"], "has no task 'laod'; it has extract, load, report"),
-        (["rerun", "r1", "--task", "load/1"], "task load has 1 jobs, from load/0 on; there is no load/1"),
+        (["rerun", "r1", "--task", "laod"], "the run has no task 'laod'; it has extract, load, report"),
+        (["rerun", "r1", "--task", "load/1"], "'load/1': task load has 1 job; write load"),
         (["rerun", "r1", "--task", "load/x"], "not of the form TASK or TASK/INDEX"),
         (["mark", "r1", "laod", "Failed"], "has no task 'laod'"),
         (["rerun", "r2"], "is still under way; wait until it has ended, or cancel it"),

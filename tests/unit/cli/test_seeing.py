@@ -203,7 +203,7 @@ def test_where_no_log_is_left_the_end_that_is_stored_of_a_failed_job_is_printed(
         ("nothing", "the run has no task 'nothing'; it has load, only"),
         ("load", "task load has 3 jobs; write load/0 to load/2"),
         ("load/3", "task load has 3 jobs"),
-        ("only/x", "task only has 1 jobs"),
+        ("only/x", "'only/x' is not of the form TASK or TASK/INDEX"),
     ],
 )
 def test_a_job_that_there_is_not_is_refused(job: str, want: str) -> None:
