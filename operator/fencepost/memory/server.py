@@ -12,15 +12,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypeVar
 
-import orjson
-
 from fencepost.api.names import SYSTEM_NAMESPACE_DEFAULT, Kind
 from fencepost.base.clock import Clock
-from fencepost.kube.protocol import Obj, ObjectList, OnDate, WatchEvent
+from fencepost.kube.protocol import Obj, OnDate, WatchEvent
+from fencepost.memory.client import EngineApi
 from fencepost.memory.engine import Engine
 from fencepost.memory.faults import Fault, Faults, Request
 from fencepost.memory.identity import Identity
-from fencepost.memory.records import ObjectKey
 from fencepost.memory.store import CHANGES_MAX_DEFAULT
 from fencepost.memory.watches import Watch
 
@@ -84,60 +82,13 @@ class MemoryServer:
             task.exception()  # seen, even where nobody waits for it any more
 
 
-class MemoryApi:
+class MemoryApi(EngineApi):
     """`kube.protocol.Api` on a server in memory, as one identity."""
 
     def __init__(self, server: MemoryServer, identity: Identity, on_date: OnDate | None) -> None:
+        super().__init__(server.engine, identity)
         self._server = server
-        self._engine = server.engine
-        self._identity = identity
         self._on_date = on_date
-
-    async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
-        request = Request(self._identity, "get", kind, namespace or "", name)
-        return await self._perform(request, lambda: self._engine.get(self._identity, kind, namespace or "", name))
-
-    async def list(
-        self,
-        kind: Kind,
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-    ) -> ObjectList:
-        request = Request(self._identity, "list", kind, namespace or "", "")
-        return await self._perform(
-            request,
-            lambda: self._engine.list(self._identity, kind, namespace or "", label_selector, limit, continue_token),
-        )
-
-    async def create(self, kind: Kind, obj: Obj) -> Obj:
-        metadata = obj["metadata"]
-        request = Request(self._identity, "create", kind, metadata.get("namespace", ""), metadata.get("name", ""))
-        content = orjson.dumps(obj)
-        return await self._perform(request, lambda: self._engine.create(self._identity, kind, content))
-
-    async def replace(self, kind: Kind, obj: Obj, *, subresource: str = "") -> Obj:
-        metadata = obj["metadata"]
-        request = Request(self._identity, "update", kind, metadata.get("namespace", ""), metadata["name"], subresource)
-        content = orjson.dumps(obj)
-        return await self._perform(request, lambda: self._engine.replace(self._identity, kind, content, subresource))
-
-    async def delete(
-        self,
-        kind: Kind,
-        namespace: str | None,
-        name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        propagation: str = "Background",
-    ) -> None:
-        key = ObjectKey(namespace or "", name)
-        preconditions = {"uid": uid, "resourceVersion": resource_version}
-        request = Request(self._identity, "delete", kind, *key)
-        await self._perform(request, lambda: self._engine.delete(self._identity, kind, key, preconditions, propagation))
 
     async def watch(
         self,

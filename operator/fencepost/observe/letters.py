@@ -2,9 +2,8 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from fencepost.api import names as wire
 from fencepost.api.letters import read_letter
@@ -12,11 +11,10 @@ from fencepost.api.times import parse_time
 from fencepost.core.dead_letters import SUCCEEDED, Letter, Stored
 from fencepost.core.names import DagKey, shard_of
 from fencepost.kube.protocol import Obj
+from fencepost.observe.index import Index
 from fencepost.observe.reflector import ObjectName, version_of
 
 log = logging.getLogger(__name__)
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(slots=True)
@@ -59,9 +57,9 @@ class LetterCache:
         self._on_gone = on_gone
         self._on_set_aside = on_set_aside
         self._letters: dict[ObjectName, LetterView] = {}
-        self._by_dag: dict[DagKey, dict[ObjectName, LetterView]] = {}
+        self._by_dag: Index[DagKey, ObjectName, LetterView] = Index()
         self._waiting: Counter[DagKey] = Counter()
-        self._by_run: dict[str, dict[ObjectName, LetterView]] = {}
+        self._by_run: Index[str, ObjectName, LetterView] = Index()
         """By the UID of the run in which the job died, or is run again."""
 
     def get(self, name: ObjectName) -> LetterView | None:
@@ -74,7 +72,7 @@ class LetterCache:
 
     def of_dag(self, dag: DagKey) -> Iterable[LetterView]:
         """The letters of a DAG, in no order."""
-        return self._by_dag.get(dag, {}).values()
+        return self._by_dag.of(dag)
 
     def waiting_count(self, dag: DagKey) -> int:
         """How many letters of a DAG were not replayed with success: they make room for no other."""
@@ -82,7 +80,7 @@ class LetterCache:
 
     def of_run(self, uid: str) -> Iterable[LetterView]:
         """The letters that concern the run of this UID: its jobs died there, or are run again there."""
-        return self._by_run.get(uid, {}).values()
+        return self._by_run.of(uid)
 
     def upsert(self, obj: Obj) -> None:
         """Take an object in, unless a newer version of it is known."""
@@ -102,10 +100,10 @@ class LetterCache:
         created_s = parse_time(meta["creationTimestamp"])
         view = LetterView(name, meta["uid"], version, dag, shard_of(dag, self._shards), created_s, letter)
         self._letters[name] = view
-        self._by_dag.setdefault(dag, {})[name] = view
+        self._by_dag.put(dag, name, view)
         self._waiting[dag] += not view.stored.replayed_well
         for uid in _runs(view):
-            self._by_run.setdefault(uid, {})[name] = view
+            self._by_run.put(uid, name, view)
         self._on_change(view, old if old is not None and old.uid == view.uid else None)
 
     def remove(self, name: ObjectName, version: int) -> None:
@@ -121,19 +119,13 @@ class LetterCache:
 
     def _forget(self, view: LetterView) -> None:
         del self._letters[view.name]
-        _drop(self._by_dag, view.dag, view.name)
+        self._by_dag.drop(view.dag, view.name)
         self._waiting[view.dag] -= not view.stored.replayed_well
         if not self._waiting[view.dag]:
             del self._waiting[view.dag]
         for uid in _runs(view):
-            _drop(self._by_run, uid, view.name)
+            self._by_run.drop(uid, view.name)
 
 
 def _runs(view: LetterView) -> set[str]:
     return {view.letter.run_uid, view.letter.replayed.run_uid} - {""}
-
-
-def _drop(index: dict[Key, dict[ObjectName, LetterView]], key: Key, name: ObjectName) -> None:
-    del index[key][name]
-    if not index[key]:
-        del index[key]

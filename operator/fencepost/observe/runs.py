@@ -18,6 +18,7 @@ from fencepost.core.rounds import round_due
 from fencepost.core.run_spec import RunSpec
 from fencepost.core.run_state import RunState, Trigger
 from fencepost.kube.protocol import Obj
+from fencepost.observe.index import Index
 from fencepost.observe.reflector import ObjectName, version_of
 
 log = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class RunCache:
         self._on_gone = on_gone
         self._on_set_aside = on_set_aside
         self._runs: dict[RunKey, RunView] = {}
-        self._by_dag: dict[DagKey, dict[RunKey, RunView]] = {}
+        self._by_dag: Index[DagKey, RunKey, RunView] = Index()
 
     def get(self, key: RunKey) -> RunView | None:
         """The run of this name, if there is one."""
@@ -89,7 +90,7 @@ class RunCache:
 
     def of_dag(self, dag: DagKey) -> Iterable[RunView]:
         """All runs of a DAG, in no order."""
-        return self._by_dag.get(dag, {}).values()
+        return self._by_dag.of(dag)
 
     def active_count(self, dag: DagKey) -> int:
         """The DAG's runs that have not finished."""
@@ -124,7 +125,7 @@ class RunCache:
             log.error("run %s is set aside: %s", key, view.problem, extra={"run": str(key)})
             self._on_set_aside("DAGRun", view.problem)
         self._runs[key] = view
-        self._by_dag.setdefault(view.dag, {})[key] = view
+        self._by_dag.put(view.dag, key, view)
         self._on_change(view, old)
 
     def remove(self, name: ObjectName, version: int) -> None:
@@ -139,10 +140,7 @@ class RunCache:
 
     def _drop(self, view: RunView) -> None:
         del self._runs[view.key]
-        of_dag = self._by_dag[view.dag]
-        del of_dag[view.key]
-        if not of_dag:
-            del self._by_dag[view.dag]
+        self._by_dag.drop(view.dag, view.key)
         self._on_gone(view)
 
     def whole(self, obj: Obj) -> RunView:

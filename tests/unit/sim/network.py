@@ -15,15 +15,13 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
-import orjson
-
 from fencepost.api.names import Kind
 from fencepost.kube.errors import ApiError, ConnectionLostError, UnreachableError
-from fencepost.kube.protocol import Obj, ObjectList, WatchEvent
+from fencepost.kube.protocol import WatchEvent
+from fencepost.memory.client import EngineApi
 from fencepost.memory.engine import Engine
 from fencepost.memory.faults import Request
 from fencepost.memory.identity import Identity
-from fencepost.memory.records import ObjectKey
 from fencepost.memory.watches import Pending, Watch
 from tests.unit.sim.virtual import Machine, VirtualLoop
 
@@ -252,65 +250,13 @@ class Connection(Watch):
         self._loop.after(BOOKMARK_PERIOD_S, self._bookmark)
 
 
-class SimApi:
+class SimApi(EngineApi):
     """`kube.protocol.Api` over the network, as one identity on one machine."""
 
     def __init__(self, network: Network, machine: Machine, identity: Identity) -> None:
+        super().__init__(network.engine, identity)
         self._network = network
-        self._engine = network.engine
         self._machine = machine
-        self._identity = identity
-
-    async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
-        where = namespace or ""
-        return await self._call("get", kind, where, name, lambda: self._engine.get(self._identity, kind, where, name))
-
-    async def list(
-        self,
-        kind: Kind,
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-    ) -> ObjectList:
-        where = namespace or ""
-
-        def act() -> ObjectList:
-            return self._engine.list(self._identity, kind, where, label_selector, limit, continue_token)
-
-        return await self._call("list", kind, where, "", act)
-
-    async def create(self, kind: Kind, obj: Obj) -> Obj:
-        meta, content = obj["metadata"], orjson.dumps(obj)
-        where, name = meta.get("namespace", ""), meta.get("name", "")
-        return await self._call("create", kind, where, name, lambda: self._engine.create(self._identity, kind, content))
-
-    async def replace(self, kind: Kind, obj: Obj, *, subresource: str = "") -> Obj:
-        meta, content = obj["metadata"], orjson.dumps(obj)
-
-        def act() -> Obj:
-            return self._engine.replace(self._identity, kind, content, subresource)
-
-        return await self._call("update", kind, meta.get("namespace", ""), meta["name"], act, subresource)
-
-    async def delete(
-        self,
-        kind: Kind,
-        namespace: str | None,
-        name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        propagation: str = "Background",
-    ) -> None:
-        key = ObjectKey(namespace or "", name)
-        conditions = {"uid": uid, "resourceVersion": resource_version}
-
-        def act() -> None:
-            self._engine.delete(self._identity, kind, key, conditions, propagation)
-
-        await self._call("delete", kind, key.namespace, name, act)
 
     async def watch(
         self,
@@ -333,15 +279,12 @@ class SimApi:
                 raise
             return connection
 
-        connection = await self._call("watch", kind, where, name, act)
+        connection = await self._perform(Request(self._identity, "watch", kind, where, name), act)
         try:
             while (event := await connection.receive()) is not None:
                 yield event
         finally:
             connection.close()
 
-    async def _call(
-        self, verb: str, kind: Kind, where: str, name: str, act: Callable[[], T], subresource: str = ""
-    ) -> T:
-        request = Request(self._identity, verb, kind, where, name, subresource)
+    async def _perform(self, request: Request, act: Callable[[], T]) -> T:
         return await self._network.call(self._machine, request, act)
