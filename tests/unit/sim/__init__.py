@@ -10,7 +10,8 @@ How it hangs together, from the inside out:
 * `cluster`: replicas and workers, wired as in `fencepost.main`, with jobs that take their time.
 * `plan`: from a seed, a cluster, DAGs and a list of steps: everything that goes wrong, and everything that people do.
   Each step stands for itself, so that a failing plan can be cut down to the few steps that matter (`shrink`).
+* `dags`, `graphs`, `conditions`, `scripts`: what is drawn for DAGs, their tasks and their jobs.
 * `history`: every write to the API server, in order, as values. `checkers` look at nothing else but the writes, what
-  the jobs did, and, for one promise, who said that he may act.
+  the jobs did, and, for one promise, who said that he may act. `reading` is what the documents say of graphs.
 * `scene`: one seed from beginning to verdict. `mutations`: faults in the product itself, which the checkers must find.
 """

@@ -1,11 +1,11 @@
 """Promises about leases, tokens and results, as runs record them."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from fencepost.api.codec import decode_result
 from fencepost.api.dag_models import LOSSES_MAX
-from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, WORKERS
+from fencepost.api.names import DAG_RUNS, WORKERS
 from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase
 from fencepost.core.plan_workers import token_of
@@ -118,50 +118,14 @@ class OneResultForEachJob(Checker):
         )
 
 
-class GraphIsKept(Checker):
-    promise = "a job is leased when its parents have ended, and no more of them at once than its task allows"
+class LossesAreBounded(Checker):
+    promise = "no job loses one worker after the other for ever"
     kinds = (DAG_RUNS,)
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._tasks: dict[str, Mapping[str, Mapping[str, Any]]] = {}
-        """By revision, by name."""
-
     def see(self, written: Written) -> Iterator[str]:
-        run = written.after
-        leases = list(new_leases(written))
-        if run is None or not leases:
-            return
-        tasks = self._tasks_of(run)
-        for name in {job.task for job, _ in leases} & tasks.keys():
-            task = tasks[name]
-            if task.get("rule", "AllSucceeded") == "AllSucceeded":
-                for parent in task.get("dependsOn") or ():
-                    if not _all_succeeded(run, parent, tasks):
-                        yield f"{run.name} {name} is leased before {parent} has succeeded"
-            at_once = sum(job.task == name for job in run.run.leases)
-            if at_once > task.get("maxParallel", at_once):
-                yield f"{run.name} {name} has {at_once} leases, {task['maxParallel']} are allowed"
-        for job, lease in leases:
+        for job, lease in new_leases(written):
             if lease.losses > LOSSES_MAX:
-                yield f"{run.name} {job} is leased after {lease.losses} losses"
-
-    def _tasks_of(self, run: Stored) -> Mapping[str, Mapping[str, Any]]:
-        revision = run.spec.get("revision", "")
-        if revision not in self._tasks:
-            stored = self.scene.history.objects[CONTROLLER_REVISIONS].get(revision)
-            tasks = stored.obj["data"]["tasks"] if stored is not None else ()
-            self._tasks[revision] = {task["name"]: task for task in tasks}
-        return self._tasks[revision]
-
-
-def _all_succeeded(run: Stored, task: str, tasks: Mapping[str, Mapping[str, Any]]) -> bool:
-    """A task without jobs is as its parents are."""
-    size = (tasks[task].get("forEach") or {}).get("count", 1)
-    if size == 0:
-        return all(_all_succeeded(run, parent, tasks) for parent in tasks[task].get("dependsOn") or ())
-    state = run.run.tasks.get(task)
-    return state is not None and state.count(JobPhase.SUCCEEDED) == size
+                yield f"{written.name} {job} is leased after {lease.losses} losses"
 
 
 class ShareHolds(Checker):
@@ -218,4 +182,4 @@ class RunsAreSmall(Checker):
             yield f"run {written.name} has {written.after.size_bytes} bytes"
 
 
-LEASE_CHECKERS = (TokensGrow, OneResultForEachJob, GraphIsKept, ShareHolds, RunsAreSmall)
+LEASE_CHECKERS = (TokensGrow, OneResultForEachJob, LossesAreBounded, ShareHolds, RunsAreSmall)

@@ -6,7 +6,9 @@ violation, and ends the simulation.
 
 from collections.abc import Iterator
 
+from tests.unit.sim.check_attempts import ATTEMPT_CHECKERS
 from tests.unit.sim.check_ends import END_CHECKERS
+from tests.unit.sim.check_graph import GRAPH_CHECKERS
 from tests.unit.sim.check_leaders import LEADER_CHECKERS
 from tests.unit.sim.check_leases import LEASE_CHECKERS
 from tests.unit.sim.check_mailboxes import MAILBOX_CHECKERS
@@ -19,6 +21,8 @@ from tests.unit.sim.violation import BrokenPromiseError, Violation
 ALL: tuple[type[Checker], ...] = (
     *SLOT_CHECKERS,
     *LEASE_CHECKERS,
+    *GRAPH_CHECKERS,
+    *ATTEMPT_CHECKERS,
     *MAILBOX_CHECKERS,
     *LEADER_CHECKERS,
     *END_CHECKERS,

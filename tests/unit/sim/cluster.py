@@ -1,12 +1,10 @@
 """Replicas and workers on machines of their own, wired as in `fencepost.main`, and jobs that take their time.
 
-A job says in its command how long it takes and how often it fails; whether one attempt of it fails follows from the
-attempt alone, so that it is the same however the cluster around it fares. `Job` is what it does to the world outside:
-the checkers see each, and that is all they believe of jobs.
+What a job does is in its command (see `scripts`). `Job` is what it does to the world outside: the checkers see each,
+and that is all they believe of jobs.
 """
 
 import asyncio
-import hashlib
 import signal
 from dataclasses import dataclass
 from typing import Final
@@ -23,17 +21,12 @@ from fencepost.worker.runner import Ending, Launch
 from fencepost.worker.settings import WorkerSettings
 from fencepost.worker.worker import Worker, WorkerEnd
 from tests.unit.sim.network import Network
+from tests.unit.sim.scripts import Script
 from tests.unit.sim.virtual import Machine, VirtualLoop
 from tests.unit.worker.stage import CountedMetrics
 
 WINDOW_S: Final = 0.05
 SYSTEM: Final = SYSTEM_NAMESPACE_DEFAULT
-
-
-def draw(*of: object) -> float:
-    """A number from 0 to 1 that follows from these things, always the same."""
-    digest = hashlib.blake2b("/".join(map(str, of)).encode(), digest_size=6).digest()
-    return int.from_bytes(digest, "big") / 2**48
 
 
 @dataclass
@@ -47,25 +40,23 @@ class Job:
     attempt: int
     started_at_s: float
     """True time."""
+    launch: Launch
     ended_at_s: float | None = None
     exit_code: int | None = None
     """None while it runs, and of what was killed with its worker."""
 
 
-def job_command(seconds: float, failing: float, *, stubborn: bool = False) -> list[str]:
-    """Takes so long, fails with this share of its attempts, and does not mind SIGTERM if it is stubborn."""
-    return ["job", f"{seconds:g}", f"{failing:g}", *(["stubborn"] if stubborn else [])]
-
-
 class SimJob:
     """A process that runs for so long, or until it is signalled."""
 
-    def __init__(self, loop: VirtualLoop, record: Job, seconds: float, exit_code: int, stubborn: bool) -> None:
+    def __init__(self, loop: VirtualLoop, record: Job, script: Script) -> None:
         self._loop = loop
         self._record = record
-        self._stubborn = stubborn
+        self._script = script
         self._ending: asyncio.Future[Ending] = loop.create_future()
-        self._timer = loop.after(seconds, self._end, exit_code)
+        source = record.launch.source
+        exit_code = script.exit_code(str(source.run), source.job, source.attempt)
+        self._timer = loop.after(script.seconds, self._end, exit_code)
 
     async def wait(self) -> Ending:
         return await self._ending
@@ -73,7 +64,7 @@ class SimJob:
     def signal(self, number: int) -> bool:
         if self._record.ended_at_s is not None:
             return False
-        if number == signal.SIGKILL or not self._stubborn:
+        if number == signal.SIGKILL or not self._script.stubborn:
             self._timer.cancel()
             self._end(-number)
         return True
@@ -87,7 +78,8 @@ class SimJob:
     def _end(self, exit_code: int) -> None:
         self._record.ended_at_s, self._record.exit_code = self._loop.now_s, exit_code
         if not self._ending.done():
-            self._ending.set_result(Ending(exit_code))
+            output = self._script.output(self._record.execution, self._record.token) if exit_code == 0 else ""
+            self._ending.set_result(Ending(exit_code, output=output))
 
 
 class SimRunner:
@@ -100,12 +92,10 @@ class SimRunner:
         self._jobs: list[SimJob] = []
 
     async def start(self, launch: Launch) -> SimJob:
-        execution, attempt = launch.env["FENCEPOST_EXECUTION_ID"], launch.source.attempt
-        record = Job(self._worker, execution, int(launch.env["FENCEPOST_TOKEN"]), attempt, self._loop.now_s)
+        execution, token = launch.env["FENCEPOST_EXECUTION_ID"], int(launch.env["FENCEPOST_TOKEN"])
+        record = Job(self._worker, execution, token, launch.source.attempt, self._loop.now_s, launch)
         self._book.append(record)
-        _, seconds, failing, *rest = launch.command
-        failed = draw(launch.source.run, launch.source.job, attempt) < float(failing)
-        job = SimJob(self._loop, record, float(seconds), 1 if failed else 0, "stubborn" in rest)
+        job = SimJob(self._loop, record, Script.of(launch.command))
         self._jobs.append(job)
         return job
 

@@ -1,12 +1,8 @@
-"""Faults in the product itself. Each breaks one promise, and a checker must find it within a few seeds.
+"""Faults in leases, fences, tokens, mailboxes and slots; `MUTATIONS` are these and those of all other pages."""
 
-A mutation is a context in which the product is wrong in one place. What it is wrong about is said in its name; which
-promises may tell, and within how many seeds, stands beside it. `focus` names the kinds of steps under which it shows.
-"""
-
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -34,23 +30,14 @@ from fencepost.loops import (
     membership,
     pool_desk,
     runs,
+    scheduler,
     shards,
 )
 from fencepost.memory import engine, laws, policies
 from fencepost.memory.writes import Law
+from tests.unit.sim.mutation import Mutation
+from tests.unit.sim.mutations_of_graphs import GRAPH_MUTATIONS
 from tests.unit.sim.virtual import OWNER, Machine
-
-
-@dataclass(frozen=True)
-class Mutation:
-    """One fault, and who must find it."""
-
-    name: str
-    apply: Callable[[], AbstractContextManager[object]]
-    promises: tuple[str, ...]
-    """The beginning of each."""
-    focus: tuple[str, ...] = ()
-    seeds_max: int = 20
 
 
 def _without(table: Mapping[Kind, tuple[Law, ...]], name: str, kind: Kind, law: Law) -> AbstractContextManager[object]:
@@ -238,6 +225,17 @@ def mark_before_the_run() -> AbstractContextManager[object]:
     return mock.patch.object(firing.Firing, "_fate_of", take_for_done)
 
 
+@contextmanager
+def no_barrier() -> Iterator[None]:
+    """A new leader plans on whatever its caches hold."""
+
+    async def listed_already(*_: object, **__: object) -> None:
+        pass
+
+    with mock.patch.object(scheduler, "list_page_by_page", listed_already):
+        yield
+
+
 ONE_RESULT = "one result is accepted"
 RECORD_FIRST = "the record comes first"
 WINDOWS = "no two replicas"
@@ -262,4 +260,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a create without an answer counts as done", mark_before_the_run, ("no scheduled time",), ("lost_before",)
     ),
+    Mutation("there is no barrier after a takeover", no_barrier, (RECORD_FIRST, ONE_RESULT), ("lag", "kill"), 40),
+    *GRAPH_MUTATIONS,
 )

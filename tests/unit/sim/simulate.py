@@ -79,7 +79,7 @@ async def _play(scene: Scene, checkers: Checkers) -> None:
         scene.start(seat)
     await asyncio.sleep(5.0)
     for name, spec in plan.dags.items():
-        scene.put(DAGS, name, spec)
+        assert scene.put(DAGS, name, spec) is not None, f"the API server refuses {name}: {spec}"
     await _until(scene, checkers, plan.calm_from_s)
     steps.calm()
     scene.calm = True

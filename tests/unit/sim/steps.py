@@ -9,12 +9,13 @@ from fencepost.api.names import DAG_RUNS, DAGS, LEASES, WORKERS
 from fencepost.core.plan_workers import token_of
 from fencepost.kube.errors import ConnectionLostError
 from fencepost.kube.protocol import Obj
-from tests.unit.sim.cluster import SYSTEM, job_command
+from tests.unit.sim.cluster import SYSTEM
 from tests.unit.sim.dags import draw_dag
 from tests.unit.sim.history import Stored, Written
 from tests.unit.sim.network import Link
 from tests.unit.sim.plan import ANSWERS, Step
 from tests.unit.sim.scene import Scene
+from tests.unit.sim.scripts import job_command
 from tests.unit.sim.troubles import Trap, Trouble
 from tests.unit.sim.virtual import Machine
 
@@ -215,7 +216,7 @@ class Steps:
     def _edit_dag(self, step: Step, rng: Random) -> None:
         def change(dag: Obj) -> None:
             for task in dag["spec"]["tasks"]:
-                task["command"] = job_command(round(rng.uniform(0.1, 8.0), 2), rng.choice((0.0, 0.2)))
+                task["command"][1:3] = job_command(round(rng.uniform(0.1, 8.0), 2), rng.choice((0.0, 0.2)))[1:3]
             if rng.random() < 0.5:
                 dag["spec"]["tasks"].append({"name": f"more{step.number}", "command": job_command(1.0, 0.0)})
 

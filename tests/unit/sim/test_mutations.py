@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.unit.sim.mutations import MUTATIONS, Mutation
+from tests.unit.sim.mutation import Mutation
+from tests.unit.sim.mutations import MUTATIONS
 from tests.unit.sim.plan import draw_plan
 from tests.unit.sim.simulate import simulate
 
