@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
+from tests.unit.sim.graphs import RULES
 from tests.unit.sim.plan import ANSWERS, KINDS
 
 WANTED: tuple[str, ...] = (
@@ -15,6 +16,11 @@ WANTED: tuple[str, ...] = (
     *("lease", "lease again", "lease lost with its worker", "lease taken back", "entry put", "entry taken away"),
     *("entry withdrawn, as its worker did not stop", "job started"),
     *("folded Succeeded", "folded Failed", "folded TimedOut", "folded Stopped", "folded HandedBack"),
+    *(f"leased under {rule}" for rule in RULES),
+    *(f"skipped under {rule}" for rule in RULES if rule != "AllDone"),
+    *("skipped as its condition is false", "failed as nobody can say whether or how often it runs"),
+    *("seen FENCEPOST_ITEM", "seen item", "seen params", "seen tasks", "cancelled as its task fails fast"),
+    *("attempt failed, another follows", "attempt failed, the last one", "reason EnoughSucceeded"),
     *("job Succeeded", "job Failed", "job Skipped", "job Cancelled"),
     *("run Pending", "run Running", "run Succeeded", "run Failed", "run Cancelled"),
     *("reason PoolFull", "reason DAGAtCap", "reason DAGNotFound", "reason RunTimedOut"),

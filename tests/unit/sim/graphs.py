@@ -27,7 +27,7 @@ def draw_tasks(rng: Random, work_s: float) -> list[dict[str, Any]]:
             round(seconds, 2),
             rng.choice((0.0, 0.0, 0.1, 0.3)),
             stubborn=rng.random() < 0.1,
-            codes=rng.choice(((), (), CODES)),
+            codes=rng.choice(((), CODES)),
             puts=puts[task["name"]],
             says=_references(rng, task, puts),
         )
@@ -70,9 +70,9 @@ def _task(rng: Random, number: int, puts: dict[str, str], before: Sequence[dict[
 def _draw_limits(rng: Random, task: dict[str, Any]) -> None:
     if rng.random() < 0.3:
         task["maxParallel"] = rng.choice((1, 3))
-    if rng.random() < 0.3:
+    if rng.random() < 0.5:
         task["forEach"]["successThreshold"] = rng.choice(("50%", "80%", "100%"))
-    if rng.random() < 0.3:
+    if rng.random() < 0.5:
         task["forEach"]["failFast"] = True
 
 
@@ -80,9 +80,9 @@ def draw_retries(rng: Random) -> dict[str, Any]:
     """How often jobs are tried again, and after which exit codes."""
     backoff = {"base": rng.choice(("1s", "3s")), "cap": "10s"}
     retries: dict[str, Any] = {"limit": rng.choice((0, 1, 2, 3)), "backoff": backoff}
-    if rng.random() < 0.2:
+    if rng.random() < 0.3:
         retries["retryOn"] = rng.choice(([1, 124], [3], []))
-    if rng.random() < 0.2:
+    if rng.random() < 0.3:
         retries["failOn"] = [7]
     if rng.random() < 0.1:
         retries["lossLimit"] = rng.choice((0, 1))

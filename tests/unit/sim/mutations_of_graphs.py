@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from fencepost.core import inputs, plan_run, standing
+from fencepost.core import draft, inputs, plan_run, standing
 from fencepost.core.attempts import refusal_of_retry
 from fencepost.core.definition import RetryPolicy
 from fencepost.core.outputs import output_text
@@ -68,8 +68,6 @@ def thresholds_do_not_count() -> AbstractContextManager[object]:
     def hasty(task: Any, state: Any, size: int) -> bool:
         return bool(size) and any(str(phase) == "Failed" for phase in state.ended)
 
-    from fencepost.core import draft
-
     return mock.patch.object(draft, "cannot_succeed", hasty)
 
 
@@ -82,7 +80,7 @@ GRAPH_MUTATIONS: tuple[Mutation, ...] = (
     Mutation("conditions are not asked", conditions_always_hold, (GRAPH,)),
     Mutation("the last item of a list gets no job", last_item_is_lost, (GRAPH,)),
     Mutation("a job is given the wrong output", outputs_are_mixed_up, (GRAPH,)),
-    Mutation("exit codes do not count", fail_on_is_forgotten, (ATTEMPTS,)),
+    Mutation("exit codes do not count", fail_on_is_forgotten, (ATTEMPTS,), (), 40),
     Mutation("there is one attempt too many", one_attempt_too_many, (ATTEMPTS,)),
     Mutation("a threshold does not count for failFast", thresholds_do_not_count, ("a job is cancelled for a reason",)),
 )

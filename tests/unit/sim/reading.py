@@ -59,7 +59,7 @@ class Reading:
         return state.count(phase) if state is not None else 0
 
     def size(self, name: str) -> int:
-        """How many jobs a task has: as the run has recorded (of a list, and of what failed unasked), or by definition."""
+        """How many jobs a task has: as the run has recorded (of a list, of what failed unasked), or by definition."""
         state = self.run.run.tasks.get(name)
         each = self.tasks[name].get("forEach") or {"count": 1}
         if state is not None and state.size is not None:
