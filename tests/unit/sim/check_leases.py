@@ -1,6 +1,6 @@
 """Promises about leases, tokens and results, as runs record them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from fencepost.api.codec import decode_result
