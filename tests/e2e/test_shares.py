@@ -1,6 +1,7 @@
 """Who gets a slot: the share of a DAG, and priorities. Each pool here has one worker and all its DAGs in one shard."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,13 @@ def narrow(stage: Stage) -> Iterator[str]:
     yield from small_pool(stage, "narrow", slots=1)
 
 
-def small_pool(stage: Stage, name: str, slots: int, **spec: str) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def keeping(stage: Stage) -> Iterator[str]:
+    """A pool of four slots of which one is for critical jobs."""
+    yield from small_pool(stage, "keeping", slots=SLOTS, maxSharePerDAG="100%", reserved={"critical": "25%"})
+
+
+def small_pool(stage: Stage, name: str, slots: int, **spec: Any) -> Iterator[str]:
     stage.admin.create(pool(name, **spec))
     stage.worker(name, pool=name, slots=slots)
     stage.wait_for_slots(name, slots)
@@ -75,6 +82,26 @@ def test_a_run_that_waits_for_its_share_says_so_with_numbers(stage: Stage, share
     assert status["message"].startswith("2 of 2 slots used")
     ledger.open()
     stage.wait_for_phase(run, "Succeeded")
+
+
+def test_what_is_kept_for_critical_jobs_is_idle_until_one_comes_and_then_taken_at_once(
+    stage: Stage, keeping: str
+) -> None:
+    ledger = stage.ledger("reserve")
+    name = name_in_shard("plenty", SHARD)
+    plenty = stage.launch(dag(name, task("wide", command=ledger.gated(), forEach={"count": 6}), pool=keeping))
+
+    status = stage.wait_for_run(plenty, "message")
+
+    assert (status["reason"], len(status["leases"])) == ("Reserved", SLOTS - 1)
+    assert "1 of 4 slots of pool 'keeping' are kept for critical jobs" in status["message"]
+    command = task("urgent", command=ledger.gated())
+    urgent = stage.launch(dag(name_in_shard("urgent", SHARD), command, pool=keeping, priority="critical"))
+    stage.wait_for_lease(urgent, "urgent/0")
+    assert stage.status(plenty)["reason"] == "Reserved"
+    ledger.open()
+    for run in (urgent, plenty):
+        stage.wait_for_phase(run, "Succeeded")
 
 
 def test_the_higher_priority_gets_the_slot_that_becomes_free(stage: Stage, narrow: str) -> None:

@@ -99,7 +99,9 @@ RESOURCES = (
         columns=(
             Column("Workers", ".status.workers", "integer"),
             Column("Slots", ".status.slots", "integer"),
+            Column("Reserved", ".status.reserved", "integer"),
             Column("Busy", ".status.busy", "integer"),
+            Column("Free", ".status.free", "integer"),
             Column("Queued", ".status.queued", "integer"),
             AGE,
         ),
@@ -113,6 +115,7 @@ RESOURCES = (
         columns=(
             Column("Pool", ".spec.pool"),
             Column("Slots", ".spec.slots", "integer"),
+            Column("Reserved", ".spec.reservedSlots", "integer"),
             Column("Fenced", ".spec.fenced", "boolean"),
             AGE,
         ),

@@ -102,6 +102,11 @@ def mailbox_object(intent: WriteMailbox) -> Obj:
     spec = {**intent.record["spec"], "leases": dict(intent.leases)}
     if intent.renewal_interval_s != spec.get("renewalIntervalSeconds", INTERVAL_STEP_S):
         spec["renewalIntervalSeconds"] = intent.renewal_interval_s
+    spec.pop("critical", None)
+    if intent.critical:
+        spec["critical"] = sorted(intent.critical)
+    if intent.reserved_slots is not None:
+        spec["reservedSlots"] = intent.reserved_slots
     return _worker_object(intent.record, spec)
 
 

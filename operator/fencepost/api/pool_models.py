@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from fencepost.api.schema import ATOMIC_LIST, WRITTEN_WHOLE, Conditions, Count, LaterObject, OnlyNow, Part, Timeout
+from fencepost.api.schema import ATOMIC_LIST, WRITTEN_WHOLE, Conditions, Count, OnlyNow, Part, Timeout
 
 NAMESPACES_MAX = 1000
 
@@ -17,6 +17,13 @@ class Ageing(Part):
 
     period: Timeout = "10m"
     """One priority for each such period, never into critical."""
+
+
+class Reserved(Part):
+    """Slots that stay free for critical jobs. Nobody else borrows them, however long they are idle."""
+
+    critical: Share
+    """How much of the live slots, rounded down; of any pool one slot at least stays open to all."""
 
 
 class Namespaces(Part):
@@ -47,7 +54,7 @@ class WorkerPoolSpec(Part):
     ageing: Ageing = Ageing()
     namespaces: Namespaces = Namespaces()
     secrets: Secrets | None = None
-    reserved: LaterObject | None = None
+    reserved: Reserved | None = None
 
 
 class WorkerPoolStatus(Part):
@@ -61,8 +68,12 @@ class WorkerPoolStatus(Part):
     """Workers that live."""
     slots: Count | None = None
     """Theirs together."""
+    reserved: Count | None = None
+    """Those of them that are kept for critical jobs, taken or not."""
     busy: Count | None = None
     """Slots whose entry has no result yet."""
+    free: Count | None = None
+    """Slots that any job can take now: neither busy nor kept."""
     queued: Count | None = None
     """Jobs that wait for a slot."""
 

@@ -99,6 +99,7 @@ def read_pool(pool: Mapping[str, Any]) -> PoolSpec | list[Problem]:
         share_max=int(spec.max_share_per_dag.removesuffix("%")) / 100,
         ageing_period_s=parse_duration(spec.ageing.period),
         namespaces=tuple(spec.namespaces.allow),
+        reserved_percent=0 if spec.reserved is None else int(spec.reserved.critical.removesuffix("%")),
     )
 
 
@@ -147,6 +148,8 @@ def read_worker(worker: Mapping[str, Any]) -> WorkerRecord | list[Problem]:
             left=_typed(bool, status.get("left", False)),
             renewal_interval_s=_typed(int, spec.get("renewalIntervalSeconds", INTERVAL_STEP_S)),
             seen=_typed(str, status.get("seen", "")),
+            critical=frozenset(_typed(list, spec.get("critical", []))),
+            reserved_slots=_typed(int, spec["reservedSlots"]) if "reservedSlots" in spec else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return [garbled(error)]

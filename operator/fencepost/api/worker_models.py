@@ -9,11 +9,12 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from fencepost.api.schema import ATOMIC_MAP, WRITTEN_WHOLE, Name, Part, rule, rules
+from fencepost.api.schema import ATOMIC_LIST, ATOMIC_MAP, WRITTEN_WHOLE, Name, Part, rule, rules
 from fencepost.core.worker_record import MAILBOX_ENTRIES_MAX, WORKER_SLOTS_MAX
 
 ENTRY_LENGTH_MAX = 1024
 RENEWAL_INTERVAL_MAX_S = 3600
+MAILBOX_KEY_LENGTH_MAX = 512
 RESULT_LENGTH_MAX = 140_000
 """A message at its limit, and an output of 64 KiB that is a JSON list: as a text in JSON it takes twice as much."""
 TOKEN_FIRST_PATTERN = "^[0-9]{1,18} "
@@ -21,6 +22,10 @@ TOKEN_FIRST_PATTERN = "^[0-9]{1,18} "
 Entries = Annotated[
     dict[str, Annotated[str, StringConstraints(pattern=TOKEN_FIRST_PATTERN, max_length=ENTRY_LENGTH_MAX)]],
     Field(max_length=MAILBOX_ENTRIES_MAX, json_schema_extra=ATOMIC_MAP),
+]
+CriticalKeys = Annotated[
+    list[Annotated[str, StringConstraints(max_length=MAILBOX_KEY_LENGTH_MAX)]],
+    Field(max_length=MAILBOX_ENTRIES_MAX, json_schema_extra=ATOMIC_LIST),
 ]
 Results = Annotated[
     dict[str, Annotated[str, StringConstraints(pattern=TOKEN_FIRST_PATTERN, max_length=RESULT_LENGTH_MAX)]],
@@ -38,6 +43,10 @@ class WorkerSpec(Part):
     """Jobs that it runs at once."""
     leases: Entries | None = None
     """By `namespace/run.uid/task/index`: token, what to do, and what is needed for it."""
+    critical: CriticalKeys | None = None
+    """Keys of the entries whose jobs are critical: they may take the slots that are kept for such."""
+    reserved_slots: Annotated[int, Field(ge=0, le=WORKER_SLOTS_MAX)] | None = None
+    """How many of its slots it keeps for critical jobs, if its pool has a reserve. Left out: its share, rounded up."""
     fenced: bool | None = None
     """Given up: nothing that it says from now on counts. Stays true."""
     renewal_interval_seconds: Annotated[int, Field(ge=1, le=RENEWAL_INTERVAL_MAX_S)] | None = None
@@ -109,6 +118,11 @@ class Worker(Part):
                 "self.spec.pool == oldSelf.spec.pool && self.spec.slots == oldSelf.spec.slots",
                 "spec.pool and spec.slots are fixed when a worker registers; start another one",
                 fieldPath=".spec",
+            ),
+            rule(
+                "!has(self.spec.reservedSlots) || self.spec.reservedSlots <= self.spec.slots",
+                "a worker keeps no more slots than it has; lower spec.reservedSlots",
+                fieldPath=".spec.reservedSlots",
             ),
             rule(
                 f"!has(oldSelf.spec.fenced) || !oldSelf.spec.fenced || ({FENCED})",

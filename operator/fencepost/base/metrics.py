@@ -5,6 +5,7 @@ count is asked for at the scrape (`watch_queue`), never kept up to date.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -13,9 +14,22 @@ from prometheus_client.registry import Collector
 LAG_BUCKETS_S = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600)
 LATENCY_BUCKETS_S = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
-QueueSizes = Callable[[], Iterable[tuple[str, int, int, int]]]
-"""Pool, jobs that wait, live slots, slots taken; asked at each scrape."""
 
+class PoolSizes(NamedTuple):
+    """One pool in numbers."""
+
+    pool: str
+    waiting: int
+    """Jobs that wait for a slot."""
+    live: int
+    """Slots of live workers."""
+    taken: int
+    reserved: int
+    """Slots that only critical jobs may take, taken or not."""
+
+
+QueueSizes = Callable[[], Iterable[PoolSizes]]
+"""Asked at each scrape."""
 
 SkewS = Callable[[], float]
 """Seconds; asked at each scrape."""
@@ -166,10 +180,12 @@ class _QueueCollector(Collector):
         waiting = GaugeMetricFamily("fencepost_jobs_waiting", "Jobs that wait for a slot.", labels=["pool"])
         live = GaugeMetricFamily("fencepost_slots_live", "Slots of live workers.", labels=["pool"])
         taken = GaugeMetricFamily("fencepost_slots_taken", "Slots taken, as seen here.", labels=["pool"])
-        for pool, jobs, slots, busy in self._sizes():
-            for family, value in ((waiting, jobs), (live, slots), (taken, busy)):
-                family.add_metric([pool], value)
-        return (waiting, live, taken)
+        kept = GaugeMetricFamily("fencepost_slots_reserved", "Slots kept for critical jobs.", labels=["pool"])
+        for sizes in self._sizes():
+            numbers = ((waiting, sizes.waiting), (live, sizes.live), (taken, sizes.taken), (kept, sizes.reserved))
+            for family, value in numbers:
+                family.add_metric([sizes.pool], value)
+        return (waiting, live, taken, kept)
 
 
 class _LetterCollector(Collector):

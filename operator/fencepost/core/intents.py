@@ -5,7 +5,7 @@ Each intent says what must already be stored before it may be carried out: the o
 compare-and-swap, and whatever labels and owners others have put on it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -144,7 +144,7 @@ class WriteDagStatus:
 
 @dataclass(frozen=True, slots=True)
 class WriteMailbox:
-    """Deliver, stop and take away entries of one worker, and tell it how often to renew.
+    """Deliver, stop and take away entries of one worker, mark its part of the reserve, tell it how often to renew.
 
     Before: every entry that is put is a lease stored in its run; every entry that is taken away is settled in its run,
     or belongs to no run, or has not obeyed a stop for its whole grace period.
@@ -154,6 +154,10 @@ class WriteMailbox:
     leases: Mapping[str, str]
     renewal_interval_s: int
     """How often the worker is to renew its Lease."""
+    critical: Collection[str] = ()
+    """Keys of the entries whose jobs may take slots of the reserve."""
+    reserved_slots: int | None = None
+    """How many slots it is to keep for them; None: no mark."""
 
 
 @dataclass(frozen=True, slots=True)

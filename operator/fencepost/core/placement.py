@@ -7,6 +7,9 @@ behind them. A claim that cannot run is parked under what blocks it and costs no
 A claim is for jobs of one task of one run, however wide; a slot is granted to one job at a time. The DAG's share counts
 what its runs hold and what has been granted to them; both are known here, since one shard owns all runs of a DAG.
 
+Slots of the reserve go to critical claims alone, and those take them before any other, so that what is left to the rest
+is all that can be. Being critical is what the DAG says; no claim comes to it by waiting.
+
 What this does not know: slots that another replica fills at the same moment. The compare-and-swap on the worker's
 mailbox decides those.
 """
@@ -30,6 +33,8 @@ class PoolSpec:
     """Of the live slots that one DAG may hold, above 0 and up to 1."""
     ageing_period_s: float = 600.0
     namespaces: tuple[str, ...] = ("*",)
+    reserved_percent: int = 0
+    """Of the live slots that only critical jobs may take (`core.reserve`), 0 to 100."""
 
     def admits(self, namespace: str) -> bool:
         """Whether DAGs of this namespace may use the pool."""
@@ -54,6 +59,8 @@ class Grant:
     run: RunKey
     task: str
     worker: str
+    critical: bool = False
+    """The job is critical, and may be given a slot of the reserve."""
 
 
 class Block(StrEnum):
@@ -63,6 +70,8 @@ class Block(StrEnum):
     """Every live slot is taken."""
     DAG_AT_CAP = "DAGAtCap"
     """The DAG holds its share of the pool."""
+    RESERVED = "Reserved"
+    """What is free is kept for critical jobs, and none of the run's is."""
     NO_POOL = "NoPool"
     """There is no pool of that name, or no longer."""
     NO_WORKER = "NoWorker"
@@ -79,47 +88,23 @@ class _Claim:
     ready_s: float
 
 
-class Slots:
-    """Free slots of each live worker. The worker with the most free ones comes first, so load spreads."""
+class _Shelf:
+    """Free slots of one sort, by worker. The worker with the most of them comes first, so load spreads."""
 
     def __init__(self) -> None:
         self._free: dict[str, int] = {}
-        self._size: dict[str, int] = {}
         self._by_free: dict[int, dict[str, None]] = {}
-        self.live = 0
-        """Slots of all live workers, taken or not."""
         self.free = 0
 
-    def set(self, worker: str, size: int, free: int) -> None:
-        """The worker lives and has this many slots, of which so many are free (below zero counts as none)."""
-        self.drop(worker)
-        self._size[worker] = size
-        self.live += size
-        self._put(worker, max(0, free))
-
-    def drop(self, worker: str) -> None:
-        """The worker takes nothing any more."""
-        self.live -= self._size.pop(worker, 0)
-        self._pull(worker)
-
-    def take(self) -> str | None:
-        """The worker with the most free slots, one fewer from now on; None when none is free."""
-        if not self.free:
-            return None
-        worker = next(iter(self._by_free[max(self._by_free)]))
-        self._put(worker, self._pull(worker) - 1)
-        return worker
-
-    def __len__(self) -> int:
-        return len(self._size)
-
-    def _put(self, worker: str, free: int) -> None:
-        self._free[worker] = free
-        self.free += free
-        if free:
+    def put(self, worker: str, free: int) -> None:
+        """So many on this worker, which had none."""
+        if free > 0:
+            self._free[worker] = free
+            self.free += free
             self._by_free.setdefault(free, {})[worker] = None
 
-    def _pull(self, worker: str) -> int:
+    def pull(self, worker: str) -> int:
+        """All that are on the worker, which has none any more."""
         free = self._free.pop(worker, 0)
         self.free -= free
         if free:
@@ -127,6 +112,63 @@ class Slots:
             if not self._by_free[free]:
                 del self._by_free[free]
         return free
+
+    def take(self) -> str:
+        """The worker with the most, one fewer from now on. There must be one."""
+        worker = next(iter(self._by_free[max(self._by_free)]))
+        self.put(worker, self.pull(worker) - 1)
+        return worker
+
+
+class Slots:
+    """Free slots of each live worker: those that any job may take, and those of the reserve."""
+
+    def __init__(self) -> None:
+        self._size: dict[str, int] = {}
+        self._reserved: dict[str, int] = {}
+        self._open = _Shelf()
+        self._kept = _Shelf()
+        self.live = 0
+        """Slots of all live workers, taken or not."""
+        self.reserved = 0
+        """Of those, the ones kept for critical jobs, taken or not."""
+
+    @property
+    def free(self) -> int:
+        """All that are free, whoever may take them."""
+        return self._open.free + self._kept.free
+
+    @property
+    def open(self) -> int:
+        """Those that any job may take."""
+        return self._open.free
+
+    def set(self, worker: str, size: int, free: int, reserved: int = 0, kept: int = 0) -> None:
+        """The worker lives and has this many slots, `reserved` of them for critical jobs. `free` of them are free
+        (below zero counts as none), `kept` of those for critical jobs alone."""
+        self.drop(worker)
+        self._size[worker], self._reserved[worker] = size, reserved
+        self.live += size
+        self.reserved += reserved
+        self._open.put(worker, free - kept)
+        self._kept.put(worker, min(free, kept))
+
+    def drop(self, worker: str) -> None:
+        """The worker takes nothing any more."""
+        self.live -= self._size.pop(worker, 0)
+        self.reserved -= self._reserved.pop(worker, 0)
+        self._open.pull(worker)
+        self._kept.pull(worker)
+
+    def take(self, *, critical: bool = False) -> str | None:
+        """The worker to give the next job to, with one free slot fewer from now on; None when there is none for it."""
+        for shelf in (self._kept, self._open) if critical else (self._open,):
+            if shelf.free:
+                return shelf.take()
+        return None
+
+    def __len__(self) -> int:
+        return len(self._size)
 
 
 class PoolQueue:
@@ -190,11 +232,13 @@ class PoolQueue:
             if self._held[claim.dag] >= self.cap():
                 self._park(claim)
                 continue
-            worker = self.slots.take()
-            assert worker is not None, "a free slot was counted and none was found"
+            critical = claim.priority is Priority.CRITICAL
+            worker = self.slots.take(critical=critical)
+            if worker is None:
+                return  # what is free is kept for critical claims, which would have come before this one
             claim.count -= 1
             self.hold(claim.dag, claim.run, self._held_by_run.get(claim.run, 0) + 1)
-            yield Grant(claim.run, claim.task, worker)
+            yield Grant(claim.run, claim.task, worker, critical)
 
     def capacity_changed(self) -> None:
         """The number of live slots is another, and so every DAG's cap: look again at what was parked."""
@@ -211,6 +255,9 @@ class PoolQueue:
         held, cap, live = self._held[dag], self.cap(), self.slots.live
         if cap <= held < live:
             return Block.DAG_AT_CAP, f"{held} of {cap} slots used; raise maxSharePerDAG of pool {pool!r} or wait"
+        if self.slots.free:
+            kept = f"{self.slots.reserved} of {live} slots of pool {pool!r} are kept for critical jobs"
+            return Block.RESERVED, f"{kept}, and the others are taken; add workers or wait"
         return Block.POOL_FULL, f"all {live} slots of pool {pool!r} are taken; add workers or wait"
 
     def waiting(self) -> int:

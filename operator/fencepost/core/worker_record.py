@@ -29,6 +29,10 @@ class WorkerRecord:
     """The resourceVersion of the mailbox that it acted on when it wrote this; empty before its first write."""
     renewal_interval_s: int = INTERVAL_STEP_S
     """How often it was told to renew its Lease."""
+    critical: frozenset[str] = frozenset()
+    """Mailbox keys of critical jobs: they may take the slots that are kept for such."""
+    reserved_slots: int | None = None
+    """How many of its slots it is marked to keep for them (`core.reserve`)."""
 
     @property
     def slots_offered(self) -> int:

@@ -6,6 +6,7 @@ undone is done by the next turn, of whichever leader. It does not say who holds 
 """
 
 from fencepost.api.codec import PARAMS_BYTES_MAX
+from fencepost.core.definition import Priority
 from fencepost.core.inputs import has_large_inputs, job_inputs
 from fencepost.core.intents import Authority
 from fencepost.core.names import UID_PREFIX_LENGTH, JobKey, mailbox_key
@@ -30,11 +31,12 @@ class Delivery:
         for job, lease in state.leases.items():
             key = mailbox_key(view.key, view.uid, job)
             order = Order.STOP if plan.stops(job) else Order.RUN
+            critical = compiled.graph.tasks[job.task].priority is Priority.CRITICAL and not view.in_background
 
             def entry(job: JobKey = job, lease: Lease = lease, order: Order = order) -> Entry:
                 return self._entry(view, compiled, state, job, lease, order)
 
-            self._mailboxes.ensure(authority, lease.worker, key, lease.token, order, entry)
+            self._mailboxes.ensure(authority, lease.worker, key, lease.token, order, entry, critical=critical)
 
     def settle(self, view: RunView, old: RunView, authority: Authority) -> None:
         """The entries of leases that the run has ended may go. Told by what is stored, and not by the answer to the

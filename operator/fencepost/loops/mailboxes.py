@@ -12,16 +12,18 @@ import heapq
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fencepost.api.codec import decode_entry, encode_entry
 from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
 from fencepost.core.intents import Authority, WriteMailbox
 from fencepost.core.names import MailboxKey
-from fencepost.core.plan_workers import Put, answered, busy_change, order_of, plan_mailbox, token_of
+from fencepost.core.plan_workers import Put, answered, busy_change, busy_slots, order_of, plan_mailbox, token_of
 from fencepost.core.run_state import Entry, Order
 from fencepost.core.worker_record import WorkerRecord
 from fencepost.loops.renewals import Renewals
+from fencepost.loops.reserves import Reserves
 from fencepost.loops.world import World
 from fencepost.observe.workers import WorkerView
 
@@ -41,6 +43,17 @@ LOOK_AGAIN_S = 5.0
 """After the limit of an entry has passed that is another leader's to press."""
 
 
+class Room(NamedTuple):
+    """A worker's slots, as far as they can be granted."""
+
+    free: int
+    """Below zero where too many were."""
+    reserved: int
+    """Slots for critical jobs alone, taken or not."""
+    kept: int
+    """How many of the free ones are."""
+
+
 @dataclass(slots=True)
 class Mailbox:
     """What we want of one worker's mailbox besides what is stored in it."""
@@ -49,8 +62,10 @@ class Mailbox:
     puts: dict[str, Put] = field(default_factory=dict)
     removals: dict[str, int] = field(default_factory=dict)
     """Key to the token up to which an entry is to go."""
-    reserved: int = 0
+    granted: int = 0
     """Slots granted to jobs whose lease is not stored yet."""
+    granted_critical: int = 0
+    """Of those, to critical jobs."""
     withdrawn: dict[str, int] = field(default_factory=dict)
     """Entries that were taken away unanswered, by token; the run has not settled them yet."""
     refused: dict[str, int] = field(default_factory=dict)
@@ -61,37 +76,55 @@ class Mailbox:
     """Removals of entries that were told to stop and did not: what is taken away so counts as withdrawn."""
 
 
+_NOTHING = Mailbox("")
+"""What is wished of a worker of which nothing is."""
+
+
 class Mailboxes:
     """All mailboxes, and their writers."""
 
-    def __init__(self, world: World, on_slots: Callable[[str], None], on_entry: Callable[[str], None]) -> None:
+    def __init__(
+        self, world: World, reserves: Reserves, on_slots: Callable[[str], None], on_entry: Callable[[str], None]
+    ) -> None:
         """`on_slots`: this worker's free slots may be others. `on_entry`: something happened to this key's lease."""
         self._world = world
         self._workers = world.workers
         self._on_slots = on_slots
         self._on_entry = on_entry
         self._renewals = Renewals(world.workers, world.shards)
+        self._reserves = reserves
         self._boxes: dict[str, Mailbox] = {}
         self._clocks: list[tuple[float, str, str, str]] = []
         """A heap of (due on the steady clock, worker, key, entry): when an entry should have ended by itself."""
 
-    def free_slots(self, view: WorkerView) -> int:
-        """Slots that can be granted now; none on a worker that takes nothing new."""
-        worker = view.worker
+    def room(self, view: WorkerView) -> Room:
+        """What can be granted now; nothing on a worker that takes nothing new."""
+        worker, box = view.worker, self._boxes.get(view.name, _NOTHING)
         if not worker.slots_offered:
-            return 0
-        box = self._boxes.get(view.name)
-        if box is None:
-            return worker.slots - view.busy
+            return Room(0, 0, 0)
         change = busy_change(worker.leases, worker.results, box.puts, box.removals)
-        return worker.slots - view.busy - change - box.reserved
+        free = worker.slots - view.busy - change - box.granted
+        reserved = self._reserves.kept(view)
+        if not reserved:
+            return Room(free, 0, 0)
+        critical = worker.critical | {key for key, put in box.puts.items() if put.critical}
+        others = busy_slots(worker.leases, worker.results, critical)
+        others += busy_change(worker.leases, worker.results, box.puts, box.removals, critical)
+        others += box.granted - box.granted_critical
+        return Room(free, reserved, max(0, free - max(0, worker.slots - reserved - others)))
 
-    def reserve(self, worker: str, slots: int) -> None:
-        """Count slots as taken (or, below zero, given back) for grants on their way into a lease."""
-        if slots > 0:
-            self._box(worker).reserved += slots
-        elif worker in self._boxes:
-            self._boxes[worker].reserved += slots
+    def grant(self, worker: str, *, critical: bool) -> None:
+        """Count a slot as taken for a job on its way into a lease."""
+        box = self._box(worker)
+        box.granted += 1
+        box.granted_critical += critical
+
+    def close(self, worker: str, *, critical: bool) -> None:
+        """The job of a grant has its lease, or never will."""
+        if worker in self._boxes:
+            box = self._boxes[worker]
+            box.granted -= 1
+            box.granted_critical -= critical
             self._on_slots(worker)
 
     def ensure(
@@ -102,8 +135,11 @@ class Mailboxes:
         token: int,
         order: Order,
         entry: Callable[[], Entry],
+        *,
+        critical: bool = False,
     ) -> None:
-        """See to it that this lease stands in the worker's mailbox under this order; no-op if it does."""
+        """See to it that this lease stands in the worker's mailbox under this order; no-op if it does. `critical`: its
+        job may take a slot of the reserve."""
         name = str(key)
         view = self._workers.get(worker)
         if view is None or view.worker.fenced:
@@ -120,7 +156,7 @@ class Mailboxes:
                 return
         if stored is not None and token_of(stored) == token and answered(name, stored, view.worker.results):
             return
-        box.puts[name] = Put(token, encode_entry(entry()))
+        box.puts[name] = Put(token, encode_entry(entry()), critical)
         box.authorities[name] = authority
         self._on_slots(worker)
         self._touch(worker, urgent=order is Order.STOP)
@@ -184,6 +220,10 @@ class Mailboxes:
     def gone(self, name: str) -> None:
         """A worker's object is gone; nothing more can be asked of it."""
         self._boxes.pop(name, None)
+
+    def mark(self, worker: str) -> None:
+        """The worker is to keep another number of slots for critical jobs."""
+        self._touch(worker)
 
     def tell_interval(self, view: WorkerView) -> None:
         """See to it that a worker of ours knows how often to renew."""
@@ -267,17 +307,26 @@ class Mailboxes:
         _spare_answered(box, record)
         if record.fenced:
             box.puts.clear()
-        plan = plan_mailbox(record.leases, record.results, record.slots_offered, box.puts, box.removals)
+        plan = plan_mailbox(
+            record.leases,
+            record.results,
+            record.slots_offered,
+            box.puts,
+            box.removals,
+            critical=record.critical,
+            reserved=self._reserves.kept(view),
+        )
         for key in plan.refused:
             box.refused[key] = box.puts.pop(key).token
             self._on_entry(key)
-        interval_s = self._renewals.wanted_s(view)
-        if not plan.changed and interval_s == record.renewal_interval_s:
+        interval_s, mark = self._renewals.wanted_s(view), self._reserves.wanted(view)
+        if not plan.changed and (interval_s, mark) == (record.renewal_interval_s, record.reserved_slots):
             box.removals.clear()
             self._on_slots(worker)
             return Next.REST
         taken = {key: token_of(record.leases[key]) for key in box.pressed & record.leases.keys() - plan.leases.keys()}
-        written = await self._world.executor.execute(WriteMailbox(view.record, plan.leases, interval_s))
+        intent = WriteMailbox(view.record, plan.leases, interval_s, plan.critical, mark)
+        written = await self._world.executor.execute(intent)
         match written.answer:
             case Answer.DONE:
                 assert written.object is not None

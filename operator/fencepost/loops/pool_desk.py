@@ -6,6 +6,7 @@ it into a lease or given it back; so long it counts as taken, on the worker and 
 
 from collections.abc import Callable, Iterable, Sequence
 
+from fencepost.base.metrics import PoolSizes
 from fencepost.core.names import DagKey, RunKey
 from fencepost.core.placement import Block, Demand, Grant, PoolQueue, PoolSpec
 from fencepost.loops.mailboxes import Mailboxes
@@ -31,13 +32,14 @@ class PoolDesk:
         pool = self._pools.get(spec.name)
         if pool is not None and pool.spec == spec:
             return False
+        reserved_before = 0 if pool is None else pool.spec.reserved_percent
         if pool is None:
-            self._pools[spec.name] = PoolQueue(spec)
+            pool = self._pools[spec.name] = PoolQueue(spec)
+        pool.spec = spec
+        if not len(pool.slots) or spec.reserved_percent != reserved_before:
             for view in list(self._workers.all()):
                 self.slots_changed(view.name)
-        else:
-            pool.spec = spec
-            pool.capacity_changed()
+        pool.capacity_changed()
         self._pump(spec.name, None)
         return True
 
@@ -49,10 +51,16 @@ class PoolDesk:
         """The queue of the pool of this name."""
         return self._pools.get(name)
 
-    def sizes(self) -> Iterable[tuple[str, int, int, int]]:
-        """Of each pool: name, jobs that wait, live slots, slots taken. Walks the claims: for a scrape."""
+    def reserved_percent(self, name: str) -> int:
+        """How much of a pool's slots is kept for critical jobs; 0 of one that is not there."""
+        pool = self._pools.get(name)
+        return pool.spec.reserved_percent if pool is not None else 0
+
+    def sizes(self) -> Iterable[PoolSizes]:
+        """Of each pool. Walks the claims: for a scrape."""
         for name, pool in self._pools.items():
-            yield name, pool.waiting(), pool.slots.live, pool.slots.live - pool.slots.free
+            slots = pool.slots
+            yield PoolSizes(name, pool.waiting(), slots.live, slots.live - slots.free, slots.reserved)
 
     def slots_changed(self, worker: str) -> str:
         """A worker may have another number of free slots, or be gone; the pool's name, empty if there is none."""
@@ -68,7 +76,7 @@ class PoolDesk:
             self._pool_of_worker.pop(worker, None)
         else:
             self._pool_of_worker[worker] = name
-            pool.slots.set(worker, view.worker.slots, self.mailboxes.free_slots(view))
+            pool.slots.set(worker, view.worker.slots, *self.mailboxes.room(view))
         if pool.slots.live != live_before:
             pool.capacity_changed()
         self._pump(name, None)
@@ -95,7 +103,7 @@ class PoolDesk:
         """These grants have become leases, or never will: their reservations end."""
         assert self.mailboxes is not None
         for grant in grants:
-            self.mailboxes.reserve(grant.worker, -1)
+            self.mailboxes.close(grant.worker, critical=grant.critical)
 
     def hold(self, dag: DagKey, run: RunKey, leases: int) -> None:
         """The run's record holds this many leases."""
@@ -149,7 +157,7 @@ class PoolDesk:
         if pool is None:
             return
         for grant in pool.grants(self._now_s()):
-            self.mailboxes.reserve(grant.worker, 1)
+            self.mailboxes.grant(grant.worker, critical=grant.critical)
             self._grants.setdefault(grant.run, []).append(grant)
             if grant.run != asking:
                 self._on_grant(grant.run)

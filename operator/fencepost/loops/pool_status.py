@@ -55,7 +55,9 @@ class PoolStatus:
         status = {
             "workers": len(pool.slots),
             "slots": pool.slots.live,
+            "reserved": pool.slots.reserved,
             "busy": pool.slots.live - pool.slots.free,
+            "free": pool.slots.open,
             "queued": pool.waiting(),
         }
         if {key: record.get("status", {}).get(key) for key in status} == status:

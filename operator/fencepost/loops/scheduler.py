@@ -33,6 +33,7 @@ from fencepost.loops.mailboxes import Mailboxes
 from fencepost.loops.pool_desk import PoolDesk
 from fencepost.loops.pool_status import PoolStatus
 from fencepost.loops.replays import Replays
+from fencepost.loops.reserves import Reserves
 from fencepost.loops.runs import Runs
 from fencepost.loops.shards import Shards
 from fencepost.loops.world import World
@@ -93,7 +94,8 @@ class Scheduler:
             workers=WorkerCache(self._worker_changed, self._worker_gone, metrics.set_aside),
         )
         self._desk = PoolDesk(self.world.workers, clock.now_s, self._touch_run)
-        self._mailboxes = Mailboxes(self.world, self._slots_changed, self._touch_entry)
+        self._reserves = Reserves(self.world.workers, ready, writers, self._desk.reserved_percent, self._mark_worker)
+        self._mailboxes = Mailboxes(self.world, self._reserves, self._slots_changed, self._touch_entry)
         self._desk.mailboxes = self._mailboxes
         self._definitions = definitions = Definitions(api, self.world.dags, self.world.executor)
         admissions = Admissions(self.world.runs)
@@ -160,6 +162,7 @@ class Scheduler:
         self._pool_status.follow(pool)
         if isinstance(spec, PoolSpec):
             if self._desk.set_spec(spec):
+                self._reserves.look(spec.name)
                 self._touch_all_dags()
         else:
             self.world.metrics.set_aside("WorkerPool", str(spec[0]))
@@ -261,6 +264,7 @@ class Scheduler:
                 self._letters.take_up(letter.dag)
         self._replays.take_up(shards)
         self._pool_status.take_up()
+        self._reserves.take_up()
 
     def _adopt(self, run: RunView) -> None:
         """A run has become ours: what it holds counts for its DAG's share, before any run is planned."""
@@ -287,6 +291,9 @@ class Scheduler:
 
     def _touch_run(self, key: RunKey) -> None:
         self._runs.touch(key)
+
+    def _mark_worker(self, worker: str) -> None:
+        self._mailboxes.mark(worker)
 
     def _slots_changed(self, worker: str) -> None:
         pool = self._desk.slots_changed(worker)
@@ -348,6 +355,7 @@ class Scheduler:
     def _worker_changed(self, view: WorkerView, old: WorkerView | None) -> None:
         self._mailboxes.changed(view, old)
         self._keeper.worker_changed(view, old)
+        self._reserves.worker_changed(view, old)
         self._slots_changed(view.name)
         before = old.worker.results if old is not None else {}
         fenced_now = view.worker.fenced and not (old is not None and old.worker.fenced)
@@ -358,6 +366,7 @@ class Scheduler:
     def _worker_gone(self, view: WorkerView) -> None:
         self._mailboxes.gone(view.name)
         self._keeper.worker_gone(view)
+        self._reserves.worker_gone(view)
         self._slots_changed(view.name)
         for key in view.worker.leases:
             self._touch_entry(key)

@@ -180,6 +180,13 @@ def worker_stays_what_it_is(write: Write) -> str | None:
     return None
 
 
+def worker_keeps_no_more_than_it_has(write: Write) -> str | None:
+    """A mark beyond its slots would shut all but critical jobs out, and count for other workers' parts besides."""
+    if write.new_spec.get("reservedSlots", 0) > write.new_spec["slots"]:
+        return "a worker keeps no more slots than it has; lower spec.reservedSlots"
+    return None
+
+
 def fenced_stays_fenced(write: Write) -> str | None:
     """Jobs have been given to others on the strength of it."""
     if write.old_spec.get("fenced") and not write.new_spec.get("fenced"):
@@ -245,6 +252,7 @@ LAWS: dict[Kind, tuple[Law, ...]] = {
     WORKERS: (
         worker_registers_empty_and_unfenced,
         worker_stays_what_it_is,
+        worker_keeps_no_more_than_it_has,
         fenced_stays_fenced,
         fenced_worker_says_nothing,
         result_carries_the_token_of_its_entry,

@@ -50,6 +50,19 @@ async def test_a_worker_stays_what_it_is(site: Site, spec: Obj) -> None:
         await site.operator.replace(WORKERS, {**obj, "spec": {**obj["spec"], **spec}})
 
 
+async def test_a_worker_keeps_no_more_slots_than_it_has(site: Site) -> None:
+    obj = await registered(site)
+    slots = obj["spec"]["slots"]
+    obj = await site.operator.replace(WORKERS, {**obj, "spec": {**obj["spec"], "reservedSlots": slots}})
+    with pytest.raises(InvalidError, match="keeps no more slots than it has"):
+        await site.operator.replace(WORKERS, {**obj, "spec": {**obj["spec"], "reservedSlots": slots + 1}})
+
+
+async def test_a_worker_registers_with_no_more_slots_to_keep_than_it_has(site: Site) -> None:
+    with pytest.raises(InvalidError, match="keeps no more slots than it has"):
+        await site.worker.create(WORKERS, worker(site.worker_name, reservedSlots=3))
+
+
 async def test_a_fence_stays(site: Site) -> None:
     obj = await fenced(site, await registered(site))
     for spec in ({**obj["spec"], "fenced": False}, worker("any")["spec"]):

@@ -82,7 +82,7 @@ def test_what_comes_later_is_in_the_schema_and_refused() -> None:
         },
         "DAGRun": set(),
         "DeadLetter": set(),
-        "WorkerPool": {".spec.reserved"},
+        "WorkerPool": set(),
         "Worker": set(),
     }
 

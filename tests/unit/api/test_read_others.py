@@ -78,15 +78,38 @@ def test_a_workers_strings_are_not_decoded_so_one_that_is_garbled_spoils_no_othe
         leases={"key": "7 Run", "odd": "garbled"},
         fenced=True,
         renewalIntervalSeconds=30,
+        critical=["key"],
+        reservedSlots=0,
     )
 
     assert read_worker(worker) == WorkerRecord(
-        "default", 4, True, {"key": "7 Run", "odd": "garbled"}, {"key": "7 Succeeded 0 - -"}, True, True, "123", 30
+        "default",
+        4,
+        True,
+        {"key": "7 Run", "odd": "garbled"},
+        {"key": "7 Succeeded 0 - -"},
+        True,
+        True,
+        "123",
+        30,
+        frozenset({"key"}),
+        0,
     )
 
 
 @pytest.mark.parametrize(
-    "spec", [{"slots": 0}, {"slots": 33}, {"slots": "4"}, {"pool": None}, {"leases": {"k": 7}}, {"fenced": 1}]
+    "spec",
+    [
+        {"slots": 0},
+        {"slots": 33},
+        {"slots": "4"},
+        {"pool": None},
+        {"leases": {"k": 7}},
+        {"fenced": 1},
+        {"critical": "key"},
+        {"critical": [{}]},
+        {"reservedSlots": "1"},
+    ],
 )
 def test_a_garbled_worker_is_a_problem(spec: dict[str, Any]) -> None:
     problems = read_worker(a_worker(**spec))
@@ -100,10 +123,15 @@ def test_the_smallest_pool_is_a_name() -> None:
 
 
 def test_a_pool_is_read_whole() -> None:
-    spec = {"maxSharePerDAG": "5%", "ageing": {"period": "1m"}, "namespaces": {"allow": ["analytics", "ml"]}}
+    spec = {
+        "maxSharePerDAG": "5%",
+        "ageing": {"period": "1m"},
+        "namespaces": {"allow": ["analytics", "ml"]},
+        "reserved": {"critical": "10%"},
+    }
 
     assert read_pool({"metadata": {"name": "batch"}, "spec": spec}) == PoolSpec(
-        "batch", 0.05, 60.0, ("analytics", "ml")
+        "batch", 0.05, 60.0, ("analytics", "ml"), reserved_percent=10
     )
 
 
@@ -113,7 +141,9 @@ def test_a_pool_is_read_whole() -> None:
         ({"maxSharePerDAG": "0%"}, "spec.maxSharePerDAG"),
         ({"maxSharePerDAG": "101%"}, "spec.maxSharePerDAG"),
         ({"executor": "Pods"}, "spec.executor"),
-        ({"reserved": {"critical": "10%"}}, "spec.reserved"),
+        ({"reserved": {"critical": "0%"}}, "spec.reserved.critical"),
+        ({"reserved": {}}, "spec.reserved.critical"),
+        ({"reserved": {"critical": "10%", "high": "10%"}}, "spec.reserved.high"),
         ({"namespaces": {"allow": []}}, "spec.namespaces.allow"),
     ],
 )

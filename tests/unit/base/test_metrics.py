@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fencepost.base.metrics import Metrics
+from fencepost.base.metrics import Metrics, PoolSizes
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def test_a_fact_is_counted_under_its_name(count: Callable[[Metrics], None], want
 
 
 def test_queues_are_asked_for_at_each_scrape() -> None:
-    metrics, sizes = Metrics(), [("default", 7, 20, 20)]
+    metrics, sizes = Metrics(), [PoolSizes("default", 7, 20, 20, 2)]
     metrics.watch_queue(lambda: sizes)
     metrics.text()
-    sizes[:] = [("gpu", 1, 4, 3)]
+    sizes[:] = [PoolSizes("gpu", 1, 4, 3, 1)]
 
     lines = metrics.text().decode().splitlines()
     assert {'fencepost_jobs_waiting{pool="gpu"} 1.0', 'fencepost_slots_live{pool="gpu"} 4.0'} <= set(lines)
-    assert 'fencepost_slots_taken{pool="gpu"} 3.0' in lines
+    assert {'fencepost_slots_taken{pool="gpu"} 3.0', 'fencepost_slots_reserved{pool="gpu"} 1.0'} <= set(lines)
     assert not any('pool="default"' in line for line in lines), "a pool that is gone is not reported for ever"
 
 

@@ -143,6 +143,91 @@ def test_a_parked_claim_that_was_withdrawn_does_not_come_back() -> None:
     assert granted(pool) == []
 
 
+# The reserve.
+
+
+def reserve(pool: PoolQueue, worker: str, slots: int, *, kept: int, free: int | None = None) -> None:
+    """A worker with so many slots, `kept` of them for critical jobs, as many free as is said, or all."""
+    pool.slots.set(worker, slots, slots if free is None else free, kept, kept if free is None else min(free, kept))
+
+
+def test_what_is_kept_goes_to_critical_jobs_alone() -> None:
+    pool = a_pool()
+    reserve(pool, "w0", 4, kept=1)
+    offer(pool, "low-1", a_demand(count=9, priority=Priority.HIGH))
+
+    assert granted(pool) == ["low-1"] * 3
+    assert (pool.slots.free, pool.slots.open, pool.slots.reserved) == (1, 0, 1)
+
+    offer(pool, "urgent-1", a_demand(priority=Priority.CRITICAL))
+    assert granted(pool) == ["urgent-1"]
+
+
+def test_waiting_however_long_makes_no_job_critical() -> None:
+    pool = a_pool()
+    reserve(pool, "w0", 1, kept=1)
+    offer(pool, "old-1", a_demand(priority=Priority.HIGH, ready_s=NOW_S - 10**9))
+
+    assert granted(pool) == []
+
+
+def test_critical_jobs_take_what_is_kept_first_and_leave_the_rest_to_others() -> None:
+    pool = a_pool()
+    reserve(pool, "w0", 4, kept=0)
+    reserve(pool, "w1", 4, kept=2)
+    offer(pool, "urgent-1", a_demand(count=3, priority=Priority.CRITICAL))
+    offer(pool, "other-1", a_demand(count=9))
+
+    grants = list(pool.grants(NOW_S))
+
+    assert [(grant.worker, grant.critical) for grant in grants[:3]] == [("w1", True), ("w1", True), ("w0", True)]
+    assert [grant.critical for grant in grants[3:]] == [False] * 5
+
+
+def test_critical_jobs_compete_for_open_slots_when_the_reserve_is_used_up() -> None:
+    pool = a_pool()
+    reserve(pool, "w0", 2, kept=1)
+    offer(pool, "other-1")
+    offer(pool, "urgent-1", a_demand(count=3, priority=Priority.CRITICAL))
+
+    assert granted(pool) == ["urgent-1", "urgent-1"]
+
+
+def test_the_share_of_a_dag_is_of_all_slots_and_holds_for_its_critical_jobs_too() -> None:
+    pool = a_pool(share_max=0.3)
+    reserve(pool, "w0", 10, kept=5)
+    offer(pool, "urgent-1", a_demand(count=9, priority=Priority.CRITICAL))
+
+    assert granted(pool) == ["urgent-1"] * 3
+    assert block(pool, "urgent-1") == (
+        Block.DAG_AT_CAP,
+        "3 of 3 slots used; raise maxSharePerDAG of pool 'default' or wait",
+    )
+
+
+def test_a_run_is_told_that_what_is_free_is_kept_for_others() -> None:
+    pool = a_pool()
+    reserve(pool, "w0", 30, kept=3)
+    offer(pool, "etl-1", a_demand(count=40))
+    offer(pool, "low-1")
+    assert len(granted(pool)) == 27
+
+    assert block(pool, "low-1") == (
+        Block.RESERVED,
+        "3 of 30 slots of pool 'default' are kept for critical jobs, and the others are taken; add workers or wait",
+    )
+
+
+def test_a_worker_that_has_more_jobs_than_its_open_slots_still_keeps_what_is_free() -> None:
+    """Its mark was raised while it was full: one job has ended since."""
+    pool = a_pool()
+    reserve(pool, "w0", 4, kept=2, free=1)
+    offer(pool, "other-1")
+
+    assert granted(pool) == []
+    assert (pool.slots.free, pool.slots.open) == (1, 0)
+
+
 # Offers.
 
 
@@ -273,3 +358,4 @@ def test_slots_count_what_is_live_and_what_is_free() -> None:
 
     assert slots.take() == "a"
     assert slots.take() is None
+    assert slots.take(critical=True) is None

@@ -40,6 +40,8 @@ class AnyPool(RuleBasedStateMachine):
         self.now_s = NOW_S
         self.size: dict[str, int] = {}
         self.free: dict[str, int] = {}
+        self.kept: dict[str, int] = {}
+        """Of those that are free, for critical claims alone."""
         self.held: Counter[RunKey] = Counter()
         self.wanted: dict[RunKey, dict[str, Demand]] = {}
 
@@ -55,7 +57,8 @@ class AnyPool(RuleBasedStateMachine):
     def a_worker_comes_or_changes(self, worker: str, size: int, data: st.DataObject) -> None:
         self.size[worker] = size
         self.free[worker] = data.draw(st.integers(0, size))
-        self.pool.slots.set(worker, size, self.free[worker])
+        self.kept[worker] = data.draw(st.integers(0, self.free[worker]))
+        self.tell(worker)
         self.pool.capacity_changed()
         self.pump()
 
@@ -63,6 +66,7 @@ class AnyPool(RuleBasedStateMachine):
     def a_worker_goes(self, worker: str) -> None:
         self.size.pop(worker, 0)
         self.free.pop(worker, 0)
+        self.kept.pop(worker, 0)
         self.pool.slots.drop(worker)
         self.pool.capacity_changed()
         self.pump()
@@ -88,7 +92,7 @@ class AnyPool(RuleBasedStateMachine):
         if frees_its_slot and self.free:
             worker = data.draw(st.sampled_from(sorted(self.free)))
             self.free[worker] = min(self.size[worker], self.free[worker] + 1)
-            self.pool.slots.set(worker, self.size[worker], self.free[worker])
+            self.tell(worker)
         self.pump()
 
     @rule(seconds=st.integers(1, 200))
@@ -96,6 +100,14 @@ class AnyPool(RuleBasedStateMachine):
         self.now_s += seconds
 
     # The pump, and the laws.
+
+    def tell(self, worker: str) -> None:
+        self.pool.slots.set(worker, self.size[worker], self.free[worker], self.kept[worker], self.kept[worker])
+
+    def slots_for(self, demand: Demand) -> int:
+        """Free slots that a claim may have."""
+        kept = 0 if demand.priority is Priority.CRITICAL else sum(self.kept.values())
+        return sum(self.free.values()) - kept
 
     def rank(self, demand: Demand) -> tuple[int, float]:
         """The order as the design says it: priority with one level for each period waited, then the ready time."""
@@ -120,8 +132,11 @@ class AnyPool(RuleBasedStateMachine):
             demand = self.wanted[grant.run][grant.task]
             assert (grant.run, demand) in self.eligible(), "a grant beyond the DAG's share"
             assert self.rank(demand) == best
-            assert self.free[grant.worker] > 0
+            assert grant.critical == (demand.priority is Priority.CRITICAL)
+            assert self.free[grant.worker] > (0 if grant.critical else self.kept[grant.worker])
+            assert not grant.critical or self.kept[grant.worker] or not any(self.kept.values())
             self.free[grant.worker] -= 1
+            self.kept[grant.worker] -= bool(grant.critical and self.kept[grant.worker])
             self.held[grant.run] += 1
             if demand.count == 1:
                 del self.wanted[grant.run][grant.task]
@@ -129,7 +144,8 @@ class AnyPool(RuleBasedStateMachine):
                 self.wanted[grant.run][grant.task] = Demand(
                     demand.task, demand.count - 1, demand.priority, demand.ready_s
                 )
-        assert not any(self.free.values()) or not self.eligible(), "a slot is free and a claim that may have it waits"
+        idle = [demand for _, demand in self.eligible() if self.slots_for(demand)]
+        assert not idle, "a slot is free and a claim that may have it waits"
 
     @invariant()
     def the_pool_counts_as_the_model_does(self) -> None:
@@ -137,6 +153,7 @@ class AnyPool(RuleBasedStateMachine):
             return
         assert self.pool.slots.live == sum(self.size.values())
         assert self.pool.slots.free == sum(self.free.values())
+        assert self.pool.slots.open == sum(self.free.values()) - sum(self.kept.values())
         assert self.pool.cap() == self.cap()
         assert {dag: self.pool.held(dag) for dag, _ in RUNS} == {dag: self.held_by_dag(dag) for dag, _ in RUNS}
         assert self.pool.waiting() == sum(d.count for asked in self.wanted.values() for d in asked.values())
@@ -152,9 +169,8 @@ class AnyPool(RuleBasedStateMachine):
             else:
                 assert block is not None
                 at_cap = self.cap() <= self.held_by_dag(dag) < sum(self.size.values())
-                assert block[0] is (
-                    Block.NO_WORKER if not self.size else Block.DAG_AT_CAP if at_cap else Block.POOL_FULL
-                )
+                full = Block.RESERVED if any(self.free.values()) else Block.POOL_FULL
+                assert block[0] is (Block.NO_WORKER if not self.size else Block.DAG_AT_CAP if at_cap else full)
 
     def teardown(self) -> None:
         """Every claim is served in the end, if jobs end: nothing is forgotten in a park or behind another."""
@@ -172,6 +188,7 @@ class AnyPool(RuleBasedStateMachine):
 
     def a_worker_comes_or_changes_to(self, worker: str, free: int) -> None:
         self.size[worker] = self.free[worker] = free
+        self.kept[worker] = 0
         live_before = self.pool.slots.live
         self.pool.slots.set(worker, free, free)
         if self.pool.slots.live != live_before:

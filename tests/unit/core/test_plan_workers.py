@@ -53,10 +53,13 @@ def plan(
     slots: int = 1,
     puts: Mapping[str, str] | None = None,
     removals: Mapping[str, int] | None = None,
+    critical: str = "",
+    reserved: int = 0,
 ) -> MailboxPlan:
-    """A plan in which nothing happens unless it is said."""
-    wishes = {key: Put(token_of(text), text) for key, text in (puts or {}).items()}
-    return plan_mailbox(leases, results or {}, slots, wishes, removals or {})
+    """A plan in which nothing happens unless it is said. `critical`: keys of one letter, of entries and of puts."""
+    wishes = {key: Put(token_of(text), text, key in critical) for key, text in (puts or {}).items()}
+    marked = frozenset(critical) & leases.keys()
+    return plan_mailbox(leases, results or {}, slots, wishes, removals or {}, critical=marked, reserved=reserved)
 
 
 # Stories.
@@ -133,6 +136,40 @@ def test_a_worker_that_offers_no_slot_takes_stops_and_removals_alone() -> None:
     assert asked == MailboxPlan({"a": "1 Stop"}, changed=True, refused=("c",))
 
 
+def test_a_slot_that_is_kept_takes_a_critical_job_and_no_other() -> None:
+    taken = {"a": "1 Run"}
+
+    assert plan(taken, slots=2, reserved=1, puts={"b": "1 Run"}).refused == ("b",)
+    found = plan(taken, slots=2, reserved=1, puts={"b": "1 Run"}, critical="b")
+    assert found == MailboxPlan({"a": "1 Run", "b": "1 Run"}, changed=True, critical=frozenset("b"))
+
+
+def test_a_critical_job_counts_as_one_on_a_slot_that_is_kept() -> None:
+    """So that the others have as many slots as were left to them."""
+    found = plan({"c": "1 Run"}, slots=2, reserved=1, puts={"a": "1 Run", "b": "1 Run"}, critical="c")
+
+    assert (found.leases, found.refused) == ({"c": "1 Run", "a": "1 Run"}, ("b",))
+
+
+def test_critical_jobs_come_first_whoever_was_put_in_first() -> None:
+    found = plan({}, slots=2, reserved=1, puts={"a": "1 Run", "b": "1 Run", "c": "1 Run", "d": "1 Run"}, critical="cd")
+
+    assert (found.leases, found.refused) == ({"c": "1 Run", "d": "1 Run"}, ("a", "b"))
+
+
+def test_what_runs_on_slots_that_are_to_be_kept_from_now_on_goes_on() -> None:
+    found = plan({"a": "1 Run", "b": "1 Run"}, slots=3, reserved=2, puts={"c": "1 Run", "a": "1 Stop"})
+
+    assert (found.leases, found.refused) == ({"a": "1 Stop", "b": "1 Run"}, ("c",))
+
+
+def test_a_job_stays_critical_as_long_as_its_entry_stays() -> None:
+    before = {"a": "1 Run", "b": "1 Run"}
+
+    assert plan(before, slots=2, puts={"a": "1 Stop"}, removals={"b": 1}, critical="ab").critical == {"a"}
+    assert plan(before, slots=2, removals={"a": 1, "b": 1}, critical="ab").critical == frozenset()
+
+
 def test_an_entry_is_answered_only_under_its_own_token() -> None:
     assert answered("a", "1 Run", {"a": "1 Failed"})
     assert not answered("a", "2 Run", {"a": "1 Failed"})
@@ -148,14 +185,16 @@ def test_the_first_word_is_the_token() -> None:
 # Laws.
 
 
-@given(mailboxes(), wishes())
-def test_what_wishes_change_is_what_counting_all_entries_anew_would_tell(mailbox: Mailbox, wished: Wishes) -> None:
+@given(mailboxes(), wishes(), st.frozensets(KEYS))
+def test_what_wishes_change_is_what_counting_all_entries_anew_would_tell(
+    mailbox: Mailbox, wished: Wishes, but: frozenset[str]
+) -> None:
     (leases, results), (puts, removals) = mailbox, wished
     after = {key: text for key, text in leases.items() if token_of(text) > removals.get(key, -1)}
     after |= {key: put.text for key, put in puts.items()}
 
-    change = busy_change(leases, results, puts, removals)
-    assert busy_slots(leases, results) + change == busy_slots(after, results)
+    change = busy_change(leases, results, puts, removals, but)
+    assert busy_slots(leases, results, but) + change == busy_slots(after, results, but)
 
 
 @given(mailboxes(), st.integers(1, 4), wishes())
@@ -165,6 +204,24 @@ def test_no_write_takes_more_slots_than_there_are(mailbox: Mailbox, slots: int, 
 
     before = busy_slots({key: text for key, text in leases.items() if token_of(text) > removals.get(key, -1)}, results)
     assert busy_slots(found.leases, results) <= max(slots, before)
+
+
+@given(mailboxes(), st.integers(1, 4), st.integers(0, 4), wishes(), st.frozensets(KEYS))
+def test_no_write_gives_a_slot_of_the_reserve_to_a_job_that_is_not_critical(
+    mailbox: Mailbox, slots: int, reserved: int, wished: Wishes, critical: frozenset[str]
+) -> None:
+    (leases, results), (puts, removals) = mailbox, wished
+    puts = {key: Put(put.token, put.text, key in critical) for key, put in puts.items()}
+    marked = critical & leases.keys()
+    found = plan_mailbox(leases, results, slots, puts, removals, critical=marked, reserved=reserved)
+
+    kept = {key: text for key, text in leases.items() if token_of(text) > removals.get(key, -1)}
+    before = busy_slots(kept, results, critical)
+    assert busy_slots(found.leases, results, critical) <= max(0, slots - reserved, before)
+    assert found.critical == critical & found.leases.keys()
+    for key in found.refused:
+        full = busy_slots(found.leases, results) >= slots
+        assert full or (key not in critical and busy_slots(found.leases, results, critical) >= slots - reserved)
 
 
 @given(mailboxes(), st.integers(1, 4), wishes())

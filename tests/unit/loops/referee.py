@@ -8,11 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from fencepost.api.codec import decode_run_status
-from fencepost.api.names import DAG_RUNS, DAGS, WORKERS, Kind
+from fencepost.api.names import DAG_RUNS, DAGS, WORKER_POOLS, WORKERS, Kind
 from fencepost.api.times import parse_time
 from fencepost.core.names import JobKey, RunKey, mailbox_key
 from fencepost.core.phases import JobPhase
 from fencepost.core.plan_workers import answered, busy_slots, token_of
+from fencepost.core.reserve import Marked, kept_slots
 from fencepost.core.run_state import Lease, Order, Outcome, RunState
 from fencepost.kube.protocol import EventType, Obj
 from tests.unit.loops.stage import Stage
@@ -141,14 +142,25 @@ class Referee:
         before = _entries(old) if old else {}
         if not obj["spec"].get("fenced") and busy_slots(entries, results) > obj["spec"]["slots"]:
             yield f"{busy_slots(entries, results)} jobs on {obj['spec']['slots']} slots"
+        critical = set(obj["spec"].get("critical", ()))
+        others = busy_slots(entries, results, critical)
         for key, text in entries.items():
             new = token_of(before.get(key, "0 ")) != token_of(text)
+            if new and key not in before.keys() | critical and others > obj["spec"]["slots"] - self._kept(obj):
+                yield f"{key} is not critical, and was given a slot that is kept for jobs that are"
             if new and key in self._recorded and not self._is_recorded(obj, key, text):
                 yield f"{key} was delivered under token {token_of(text)}, which no run records"
         for key, text in before.items():
             unanswered_stop = text.split(" ")[1] == Order.STOP and not answered(key, text, results)
             if key not in entries and self._is_recorded(obj, key, text) and not unanswered_stop:
                 yield f"{key} was taken away while its run recorded it"
+
+    def _kept(self, worker: Obj) -> int:
+        """Slots that a worker keeps, by its mark and by what its pool said last."""
+        spec = worker["spec"]
+        pool = self._stage.find(WORKER_POOLS, spec["pool"])
+        percent = pool["spec"].get("reserved", {}).get("critical", "0%") if pool is not None else "0%"
+        return kept_slots(int(percent.removesuffix("%")), Marked(spec["slots"], spec.get("reservedSlots")))
 
     def _is_recorded(self, worker: Obj, key: str, text: str) -> bool:
         return self._recorded.get(key) == (worker["metadata"]["name"], token_of(text))
