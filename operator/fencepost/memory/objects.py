@@ -80,8 +80,8 @@ def merged(kind: Kind, old: Obj, sent: Obj, subresource: str) -> Obj:
         metadata.pop(name, None)
         if name in old["metadata"]:
             metadata[name] = old["metadata"][name]
-    metadata.pop("managedFields", None)
-    if "managedFields" in old["metadata"]:
+    notes_dropped = metadata.pop("managedFields", None) == [{}]
+    if "managedFields" in old["metadata"] and not notes_dropped:
         metadata["managedFields"] = old["metadata"]["managedFields"]
     _drop_empty(metadata)
     _check_finalizers(kind, old["metadata"], metadata)

@@ -26,6 +26,16 @@ async def test_what_was_created_can_be_read(site: Site) -> None:
     assert await site.user.get(DAGS, site.namespace, "etl") == created
 
 
+async def test_notes_on_who_wrote_which_field_can_be_dropped_for_good(site: Site) -> None:
+    old = await site.user.create(DAG_RUNS, run(site.namespace))
+    bare = await site.user.replace(DAG_RUNS, {**old, "metadata": {**old["metadata"], "managedFields": [{}]}})
+    assert "managedFields" not in bare["metadata"]
+    bare["spec"]["suspend"] = True
+    later = await site.user.replace(DAG_RUNS, bare)
+    assert later["spec"]["suspend"]
+    assert "managedFields" not in later["metadata"]
+
+
 async def test_a_name_can_be_taken_once(site: Site) -> None:
     await site.user.create(DAGS, dag(site.namespace))
     with pytest.raises(AlreadyExistsError):
