@@ -3,9 +3,10 @@
 The trick is the name. A slot's run is called `<dag>-<Unix seconds>`, whoever makes it, so the API server itself refuses
 a second one, and what has been made can be read off the names. A backfill makes its runs oldest slot first and marks
 each with its own name; so the latest slot that bears the mark says how far it had come, also when older runs have been
-deleted since. Begun again under the same name it goes on from there; it needs to remember nothing.
+deleted since: `core.history` keeps that one for a day. Begun again under the same name it goes on from there; it needs
+to remember nothing.
 
-Not promised: that a slot is not run twice once its run has been deleted, by another backfill or by hand.
+Not promised: that a slot is not run twice once its run has been deleted by another backfill or by hand, or a day later.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

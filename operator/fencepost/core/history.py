@@ -1,7 +1,8 @@
 """Which finished runs of a DAG are kept, and until when.
 
 A run is kept while it is among the latest of its sort (succeeded or not, backfilled or not) and has not been finished
-for longer than the DAG's history lasts. Whichever limit is passed first, the run goes.
+for longer than the DAG's history lasts. Whichever limit is passed first, the run goes; but the latest run of a backfill
+stays for a day whatever the limits are, as a backfill that is begun again goes on after it.
 """
 
 from collections import Counter
@@ -10,6 +11,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+PROGRESS_KEPT_S = 24 * 3600.0
+"""How long after its end the run that tells how far a backfill has come is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ class Ended(Generic[T]):
     succeeded: bool
     finish_s: float
     backfilled: bool = False
-    """A backfill goes on after its latest run, so scheduled ones must not push all of its runs out."""
+    """Scheduled runs must not push those of a backfill out, nor the other way round."""
 
     @property
     def sort(self) -> tuple[bool, bool]:
@@ -65,3 +69,12 @@ def plan_history(runs: Iterable[Ended[T]], limits: HistoryLimits, now_s: float) 
             next_s = ended.finish_s + limits.ttl_s
         over[ended.sort] -= 1
     return HistoryPlan(surplus, next_s)
+
+
+def progress_kept_for_s(slot_s: float, finish_s: float, others_s: Iterable[float], now_s: float) -> float:
+    """How much longer a backfill's run is kept because no other run of it has a later slot; 0 where one has.
+
+    `others_s`: the slots of the backfill's runs that are there to stay, in Unix seconds.
+    """
+    left_s = finish_s + PROGRESS_KEPT_S - now_s
+    return left_s if left_s > 0 and not any(other_s > slot_s for other_s in others_s) else 0.0

@@ -17,7 +17,7 @@ import logging
 
 from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
-from fencepost.core.history import Ended, HistoryLimits, HistoryPlan, plan_history
+from fencepost.core.history import Ended, HistoryLimits, HistoryPlan, plan_history, progress_kept_for_s
 from fencepost.core.intents import DeleteRevision, DeleteRun
 from fencepost.core.names import DagKey, shard_of
 from fencepost.core.phases import RunPhase
@@ -190,7 +190,13 @@ class History:
         if dag_is_there and _slot_s(run) > self._dags.stored_mark_s(run.dag):
             self._dags.touch_status(run.dag, urgent=True)
             return DELAY_S
-        return 0.0
+        return self._progress_kept_for_s(run) if run.backfill else 0.0
+
+    def _progress_kept_for_s(self, run: RunView) -> float:
+        others = (other for other in self._world.runs.of_dag(run.dag) if other.backfill == run.backfill)
+        slots_s = (other.spec.scheduled_s for other in others if other.spec is not None and not other.deleting)
+        slot_s = 0.0 if run.spec is None else run.spec.scheduled_s
+        return progress_kept_for_s(slot_s, _finish_s(run), slots_s, self._world.clock.now_s())
 
     async def _delete(self, run: RunView) -> bool:
         """Whether a run is gone, or another's to delete; False if it has to be tried again."""

@@ -43,6 +43,8 @@ class RunView:
     """Why it cannot be read."""
     deleting: bool = False
     """Somebody has asked for its deletion."""
+    backfill: str = ""
+    """The name of the backfill that has made it, or has had it run again."""
 
     @property
     def finished(self) -> bool:
@@ -166,6 +168,7 @@ class RunCache:
             state=None,
             record=None,
             deleting="deletionTimestamp" in meta,
+            backfill=meta.get("labels", {}).get(wire.BACKFILL_LABEL, ""),
         )
         if view.spec is None:
             view.problem = "; ".join(str(problem) for problem in spec) if isinstance(spec, list) else ""

@@ -94,6 +94,58 @@ def test_a_backfill_that_was_interrupted_goes_on_where_it_stood(capsys: Captured
     play(story)
 
 
+async def interrupted(stage: Stage, made: str, *options: str) -> None:
+    """A backfill that is interrupted once it has made this run."""
+    first = asyncio.create_task(Desk(stage).types("backfill", "etl", *RANGE, *options))
+    await stage.until(lambda: made in names(stage))
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+
+
+@pytest.mark.parametrize("limits", [{"succeeded": 0}, {"ttl": "1m"}])
+def test_a_backfill_goes_on_where_it_stood_though_the_dag_keeps_no_runs(
+    limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its latest run stays, but not for ever."""
+    monkeypatch.setattr("fencepost.core.history.PROGRESS_KEPT_S", 1200.0)
+
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        worker = stage.worker()
+        quarter_dag(stage, suspend=True, history=limits)
+        await interrupted(stage, SLOTS[2])
+        await stage.until(lambda: names(stage) == [SLOTS[2]], limit_s=200.0)
+        await stage.pass_time(200.0)
+        assert await Desk(stage).types("backfill", "etl", *RANGE) == 0
+        assert [job.launch.env["FENCEPOST_RUN"] for job in worker.runner.jobs] == SLOTS
+        await stage.pass_time(1100.0)
+        assert names(stage) == [SLOTS[4]]
+        await stage.pass_time(200.0)
+        assert names(stage) == []
+
+    play(story)
+
+
+def test_a_backfill_goes_on_after_the_latest_time_also_where_its_run_was_not_the_last_to_end() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        worker = stage.worker(job_s=None)
+        quarter_dag(stage, suspend=True, history={"succeeded": 1})
+        await interrupted(stage, SLOTS[2], "--max-parallel", "3")
+        await stage.until(lambda: len(worker.runner.jobs) == 3)
+        jobs = {job.launch.env["FENCEPOST_RUN"]: job for job in worker.runner.jobs}
+        for run in reversed(SLOTS[:3]):
+            jobs[run].end()
+            await stage.until(lambda run=run: stage.finished(run))  # type: ignore[misc]
+        await stage.until(lambda: names(stage) == [SLOTS[0], SLOTS[2]], limit_s=200.0)
+        await stage.pass_time(200.0)
+        worker.runner.job_s = 1.0
+        assert await Desk(stage).types("backfill", "etl", *RANGE) == 0
+        assert sorted(job.launch.env["FENCEPOST_RUN"] for job in worker.runner.jobs) == SLOTS
+
+    play(story)
+
+
 def test_a_slot_whose_run_exists_is_left_alone_and_reprocessed_only_if_asked(capsys: Captured) -> None:
     async def story(stage: Stage) -> None:
         stage.leader()

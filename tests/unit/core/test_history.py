@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.history import Ended, HistoryLimits, HistoryPlan, plan_history
+from fencepost.core.history import PROGRESS_KEPT_S, Ended, HistoryLimits, HistoryPlan, plan_history, progress_kept_for_s
 
 NOW_S = 10_000.0
 
@@ -34,6 +34,20 @@ def test_the_latest_of_each_sort_are_kept(runs: str, limits: HistoryLimits, want
 def test_runs_of_backfills_are_counted_apart() -> None:
     ended = [Ended(name, True, 60.0 * place, backfilled=name.islower()) for place, name in enumerate("abAcBC")]
     assert plan_history(ended, HistoryLimits(2, 2), NOW_S).surplus == ["a", "A"]
+
+
+@pytest.mark.parametrize(
+    ("age_s", "others_s", "want_s"),
+    [
+        (60.0, [], PROGRESS_KEPT_S - 60.0),
+        (60.0, [100.0, 300.0], PROGRESS_KEPT_S - 60.0),
+        (60.0, [100.0, 300.0, 301.0], 0.0),
+        (PROGRESS_KEPT_S, [], 0.0),
+    ],
+)
+def test_the_latest_run_of_a_backfill_is_kept_for_a_day(age_s: float, others_s: list[float], want_s: float) -> None:
+    now_s = PROGRESS_KEPT_S + 1000.0
+    assert progress_kept_for_s(300.0, now_s - age_s, others_s, now_s) == want_s
 
 
 def test_what_has_been_finished_for_too_long_goes_though_it_is_among_the_latest() -> None:
