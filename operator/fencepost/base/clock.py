@@ -7,7 +7,16 @@ asyncio is imported when somebody sleeps: a command that only asks for the time 
 """
 
 import time
+from collections.abc import Callable
 from typing import Protocol
+
+
+class Timer(Protocol):
+    """Something that is to happen later."""
+
+    def cancel(self) -> object:
+        """It does not happen any more."""
+        ...
 
 
 class Clock(Protocol):
@@ -25,6 +34,10 @@ class Clock(Protocol):
         """Wait; returns at once for zero or less."""
         ...
 
+    def call_later(self, seconds: float, act: Callable[[], None]) -> Timer:
+        """Have the event loop do something, soon for zero or less: cheaper than a task that sleeps before it."""
+        ...
+
 
 class SystemClock:
     """The machine's own clocks."""
@@ -39,6 +52,11 @@ class SystemClock:
         import asyncio
 
         await asyncio.sleep(max(0.0, seconds))
+
+    def call_later(self, seconds: float, act: Callable[[], None]) -> Timer:
+        import asyncio
+
+        return asyncio.get_running_loop().call_later(max(0.0, seconds), act)
 
 
 class LoopClock:
@@ -62,3 +80,8 @@ class LoopClock:
         import asyncio
 
         await asyncio.sleep(max(0.0, seconds))
+
+    def call_later(self, seconds: float, act: Callable[[], None]) -> Timer:
+        import asyncio
+
+        return asyncio.get_running_loop().call_later(max(0.0, seconds), act)

@@ -60,7 +60,7 @@ class Dags:
         self._ghosts = Ghosts(world)
         self._memories = DagMemories(world, self.touch_status, self._firing.forget)
         self._queue = DueQueue(self._look)
-        self._sooner = Alarm()
+        self._sooner = Alarm(world.clock)
         self._held_back: set[DagKey] = set()
         """Something of theirs is due by a clock that cannot be trusted."""
 

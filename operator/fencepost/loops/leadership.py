@@ -70,7 +70,7 @@ class Leadership:
         self._clock_right = clock_right
         self._on_acquired = on_acquired
         self._on_released = on_released
-        self._alarm = Alarm()
+        self._alarm = Alarm(clock)
         self._store = LeaseStore(api, clock, namespace, shards)
         self._watch = LeaseWatch(api, clock, times, namespace, self._alarm.ring)
         self._membership = Membership(

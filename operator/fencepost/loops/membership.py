@@ -54,7 +54,7 @@ class Membership:
         self._clock_right = clock_right
         self._on_renewed = on_renewed
         self._on_fenced = on_fenced
-        self._due = Alarm()
+        self._due = Alarm(clock)
         self._leaving = False
         self._progressing = True
         self.contact = NO_CONTACT

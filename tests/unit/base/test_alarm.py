@@ -10,7 +10,7 @@ from fencepost.base.clock import LoopClock
 
 async def slept_s(limit_s: float | None, *, rung_before: bool = False, rung_after_s: float | None = None) -> float:
     clock = LoopClock(0)
-    alarm = Alarm()
+    alarm = Alarm(clock)
     if rung_before:
         alarm.ring()
         alarm.ring()
@@ -44,7 +44,7 @@ def test_a_ring_from_before_is_not_lost() -> None:
 def test_rings_from_before_count_as_one() -> None:
     async def twice() -> float:
         clock = LoopClock(0)
-        alarm = Alarm()
+        alarm = Alarm(clock)
         alarm.ring()
         alarm.ring()
         await alarm.wait(5)

@@ -1,11 +1,13 @@
 """Tokens are read again before they end."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fencepost.api.times import format_time
+from fencepost.base.clock import Timer
 from fencepost.kube.access import Access, ExecPlugin
 from fencepost.kube.credentials import TOKEN_FILE_READ_PERIOD_S, Bearer
 from fencepost.kube.errors import ForbiddenError
@@ -25,6 +27,9 @@ class HandClock:
 
     async def sleep(self, seconds: float) -> None:
         self.time_s += seconds
+
+    def call_later(self, seconds: float, act: Callable[[], None]) -> Timer:
+        raise AssertionError("nothing here asks for it")
 
 
 def plugin(*lines: str) -> ExecPlugin:

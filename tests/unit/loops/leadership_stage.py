@@ -61,6 +61,13 @@ class ReplicaClock(LoopClock):
         await asyncio.sleep(max(0.0, seconds) / self._speed)
         await self._thawed.wait()
 
+    def call_later(self, seconds: float, act: Callable[[], None]) -> asyncio.Task[None]:
+        async def later() -> None:
+            await self.sleep(seconds)
+            act()
+
+        return asyncio.ensure_future(later())
+
 
 class FreezableApi:
     """A client that sends nothing and hears nothing while its process is frozen."""

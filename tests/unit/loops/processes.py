@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from fencepost.api.names import SYSTEM_NAMESPACE_DEFAULT, Kind
-from fencepost.base.clock import Clock
+from fencepost.base.clock import Clock, Timer
 from fencepost.base.metrics import Metrics
 from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Api, Obj, ObjectList, WatchEvent
@@ -84,6 +84,9 @@ class WallClock:
 
     async def sleep(self, seconds: float) -> None:
         await self._stage_clock.sleep(seconds)
+
+    def call_later(self, seconds: float, act: Callable[[], None]) -> Timer:
+        return self._stage_clock.call_later(seconds, act)
 
 
 class Process:

@@ -60,6 +60,9 @@ class Machine:
         """Since the simulation began, as this machine counts."""
         return (self._loop.now_s - self._lost_s) * self.speed
 
+    def call_later(self, seconds: float, act: Callable[[], None]) -> "Timer":
+        return self._loop.call_later(seconds, act)
+
     async def sleep(self, seconds: float) -> None:
         if seconds <= 0.0:
             await asyncio.sleep(0)
