@@ -49,7 +49,8 @@ class DeadJob(Part):
     params: Params | None = None
     """Over the DAG's own."""
     reason: Word
-    """How its last attempt ended: Failed, TimedOut, Invalid; WorkerLost or NotStarted where no worker has said."""
+    """How its last attempt ended: Failed, TimedOut, Invalid or Missing; WorkerLost or NotStarted where no worker has
+    said."""
     exit_code: int | None = None
     """Of the last attempt; minus the signal's number where one ended it."""
     attempt: Count

@@ -327,6 +327,9 @@ class Scheduler:
     def _dag_gone(self, view: DagView) -> None:
         self._dags.gone(view)
         self._history.dag_gone(view)
+        for run in list(self.world.runs.of_dag(view.key)):
+            if not run.finished and run.spec is not None and not run.spec.revision:
+                self._runs.touch(run.key)  # it has not begun, and says why: that has changed
 
     def _letters_missed(self, dag: DagKey, count: int, why: str) -> None:
         self._dags.letters_missed(dag, count, why)

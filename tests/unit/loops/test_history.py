@@ -248,6 +248,39 @@ def test_a_run_that_cannot_begin_ends_after_a_day_and_goes_after_another(short_d
     play(story)
 
 
+def test_a_run_that_never_began_outlives_its_dag_and_goes_all_the_same(short_days: None) -> None:
+    """It belongs to nothing, so the garbage collector leaves it; nor has a leader to remember it."""
+
+    async def story(stage: Stage) -> None:
+        stage.leader("Ann")
+        stage.dag("broken", a_task("a", "nobody"))
+        stage.manual_run("r1", "broken")
+        await stage.until(lambda: stage.run("r1").reason == "DAGNotValid")
+        await stage.delete(DAGS, "broken")
+        await stage.until(lambda: stage.run("r1").reason == "DAGNotFound")
+        stage.leader("Ben")
+        await stage.pass_time(DAY_S)
+        assert stage.run("r1").reason == "NeverBegan"
+        stage.leader("Cat")
+        await stage.pass_time(DAY_S + 10)
+        assert names(stage) == []
+
+    play(story)
+
+
+def test_runs_that_never_began_count_among_all_that_are_kept(short_days: None) -> None:
+    async def story(stage: Stage) -> None:
+        ann = stage.leader()
+        ann.scheduler._history._total_max = 2
+        for number in range(4):
+            stage.manual_run(f"r{number}", "nobody")
+            await stage.pass_time(1.0)
+        await stage.pass_time(DAY_S + 30)
+        assert names(stage) == ["r2", "r3"]
+
+    play(story)
+
+
 def test_a_run_that_could_begin_in_time_does(short_days: None) -> None:
     async def story(stage: Stage) -> None:
         stage.leader()
