@@ -193,6 +193,12 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert anchor in {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_the_design_says_what_each_loop_is_for() -> None:
+    told = text_of(DESIGN)
+    loops = {file.name for file in (SOURCE / "loops").glob("*.py")} - {"__init__.py"}
+    assert {name for name in loops if f"{name}`" not in told} == set()
+
+
 def test_every_file_that_the_design_names_is_there() -> None:
     told = {word for word in words(DESIGN.read_text()) if re.fullmatch(r"[a-z_]+/[a-z_/]+\.(?:py|md|pml)", word)}
     assert len(told) > 30
