@@ -1,4 +1,4 @@
-"""The laws that ValidatingAdmissionPolicies keep: a write that breaks one is refused with 403.
+"""The laws about who may write what, kept by ValidatingAdmissionPolicies: a write that breaks one is refused with 403.
 
 They ask who writes, where `memory.laws` asks only what is written. "The operator" is whoever may update the status of
 runs, which an administrator may as well.

@@ -74,15 +74,13 @@ def test_the_policies_know_the_names_of_leases_and_the_length_of_a_nonce() -> No
         assert f"size(variables.pod) + {NONCE_LENGTH + 1}" in text
 
 
-def test_whatever_a_policy_refuses_is_forbidden_and_says_why() -> None:
+def test_whatever_a_policy_refuses_is_forbidden_but_for_the_laws_of_runs_and_says_why() -> None:
     refusing = [policy(name) for name in ("fencepost-runs", "fencepost-workers", "fencepost-leases")]
+    laws, *rest = (validation for each in refusing for validation in each["validations"])
 
     assert all(each["failurePolicy"] == "Fail" for each in refusing)
-    assert all(
-        validation["reason"] == "Forbidden" and validation["message"]
-        for each in refusing
-        for validation in each["validations"]
-    )
+    assert (laws["reason"], laws["messageExpression"]) == ("Invalid", "variables.wrong")
+    assert all(validation["reason"] == "Forbidden" and validation["message"] for validation in rest)
 
 
 def test_every_policy_is_bound() -> None:
