@@ -1,4 +1,4 @@
-"""The laws that hold whoever writes, kept by the CRDs' rules and the policy on runs: what breaks one is refused with 422.
+"""The laws that hold whoever writes, kept by CEL rules in the CRDs and the policy on runs: a breach is answered 422.
 
 One function a law, and a table from kind to laws. The contract suite breaks each of them on the real server as well.
 Not here is the rest of the schemas: types, limits, defaults and the pruning of unknown fields.

@@ -11,7 +11,7 @@ from fencepost.core.run_state import RunState
 
 UPDATE = {"manager": "kubectl-create", "operation": "Update", "fieldsV1": {"f:spec": {}}}
 APPLY = {"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:spec": {}}}
-DROPPED = [{}]
+DROPPED: list[dict[str, Any]] = [{}]
 
 
 def bodies(notes: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
