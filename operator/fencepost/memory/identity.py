@@ -26,6 +26,8 @@ class Identity:
     """For messages."""
     pod: str = ""
     """The pod that a worker's token is bound to, as in `authentication.kubernetes.io/pod-name`."""
+    pools: frozenset[str] | None = None
+    """The WorkerPools that a worker's account has the verb `serve` on; None: all."""
 
 
 ADMIN = Identity(Role.ADMIN, "admin")
@@ -33,6 +35,6 @@ OPERATOR = Identity(Role.OPERATOR, "operator")
 USER = Identity(Role.USER, "user")
 
 
-def worker_identity(pod: str) -> Identity:
-    """The identity of the worker in this pod."""
-    return Identity(Role.WORKER, "worker", pod)
+def worker_identity(pod: str, pools: frozenset[str] | None = None) -> Identity:
+    """The identity of the worker in this pod, whose account serves these pools alone; None: any."""
+    return Identity(Role.WORKER, "worker", pod, pools)

@@ -104,6 +104,16 @@ def worker_registers_as_itself(write: Write) -> str | None:
     return None
 
 
+def worker_serves_its_pool(write: Write) -> str | None:
+    """By its pool a worker is given jobs and params, which are not for everybody."""
+    pools, pool = write.identity.pools, write.new_spec.get("pool", "")
+    if write.verb == "create" and not _by_operator(write) and pools is not None and pool not in pools:
+        return (
+            f"this account may not run workers of pool {pool}; grant it the verb serve on the WorkerPool of that name"
+        )
+    return None
+
+
 def results_are_the_workers(write: Write) -> str | None:
     """Not even the operator answers for a worker."""
     if write.verb == "update" and not _own(write) and write.old_status != write.new_status:
@@ -157,7 +167,7 @@ POLICIES: dict[Kind, tuple[Law, ...]] = {
         run_with_status_has_a_shard,
         epoch_is_the_present_one,
     ),
-    WORKERS: (worker_registers_as_itself, results_are_the_workers),
+    WORKERS: (worker_registers_as_itself, worker_serves_its_pool, results_are_the_workers),
     LEASES: (leases_with_a_role_are_ours, epoch_of_a_lease_rises),
 }
 """Asked about every create and update of the kind; those of Leases in the system namespace only."""

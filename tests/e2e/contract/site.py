@@ -23,6 +23,8 @@ from tests.e2e.support.install import USER_ACCOUNT, USER_NAMESPACE, Fencepost
 
 POD = "contract-a"
 OTHER_POD = "contract-b"
+CONFINED_POD = "contract-c"
+OWN_POOL = "contract-own"
 NAMESPACE_LABEL = "fencepost.dev/contract"
 EVENTUALLY_LIMIT_S = 60.0
 """The garbage collector looks for new kinds every 30 s."""
@@ -35,12 +37,14 @@ T = TypeVar("T")
 
 @dataclass
 class Site:
-    """One test's server. `worker` and `other_worker` are the workers of POD and OTHER_POD."""
+    """One test's server. `worker` and `other_worker` are the workers of POD and OTHER_POD, of an account that serves
+    every pool; `confined_worker` is the one of CONFINED_POD, whose account serves OWN_POOL alone."""
 
     admin: Api
     operator: Api
     worker: Api
     other_worker: Api
+    confined_worker: Api
     user: Api
     namespace: str
     nonce: str
@@ -100,6 +104,7 @@ async def site_in_memory() -> AsyncIterator[Site]:
         operator=server.client(OPERATOR),
         worker=server.client(worker_identity(POD)),
         other_worker=server.client(worker_identity(OTHER_POD)),
+        confined_worker=server.client(worker_identity(CONFINED_POD, frozenset({OWN_POOL}))),
         user=server.client(USER),
         namespace="contract",
         nonce="aaaaa",
@@ -115,6 +120,7 @@ class Identities:
     operator: Path
     worker: Path
     other_worker: Path
+    confined_worker: Path
     user: Path
 
     @staticmethod
@@ -125,6 +131,7 @@ class Identities:
             operator=installed.operator_kubeconfig(),
             worker=installed.worker_kubeconfig(POD),
             other_worker=installed.worker_kubeconfig(OTHER_POD),
+            confined_worker=installed.worker_kubeconfig(CONFINED_POD, OWN_POOL),
             user=installed.user_kubeconfig(),
         )
 
@@ -143,6 +150,7 @@ async def site_on_cluster(identities: Identities, nonce: str) -> AsyncIterator[S
             operator=await client(identities.operator),
             worker=await client(identities.worker),
             other_worker=await client(identities.other_worker),
+            confined_worker=await client(identities.confined_worker),
             user=await client(identities.user),
             namespace=f"contract-{nonce}",
             nonce=nonce,

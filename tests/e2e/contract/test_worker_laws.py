@@ -8,7 +8,7 @@ from fencepost.api.names import SYSTEM_NAMESPACE_DEFAULT, WORKERS
 from fencepost.kube.errors import ConflictError, ForbiddenError, InvalidError
 from fencepost.kube.protocol import Api, Obj
 from tests.e2e.contract.objects import worker
-from tests.e2e.contract.site import POD, Site
+from tests.e2e.contract.site import CONFINED_POD, OWN_POOL, POD, Site
 
 KEY = "analytics/etl-1.0a1b2c3d/only/0"
 OTHER_KEY = "analytics/etl-1.0a1b2c3d/only/1"
@@ -148,6 +148,20 @@ async def test_a_delivery_on_an_old_version_is_a_conflict(site: Site) -> None:
 async def test_a_worker_registers_only_under_its_pods_name_and_five_characters(site: Site, name: str) -> None:
     with pytest.raises(ForbiddenError, match=POD):
         await site.worker.create(WORKERS, worker(name.format(nonce=site.nonce)))
+
+
+async def test_an_account_runs_workers_of_the_pools_that_it_may_serve_and_of_no_other(site: Site) -> None:
+    name = f"{CONFINED_POD}-{site.nonce}"
+
+    async def registers(**spec: Any) -> Obj:
+        return await site.confined_worker.create(WORKERS, worker(name, **spec))
+
+    obj = await site.eventually(lambda: registers(pool=OWN_POOL))
+    obj = await delivered(site, obj, {KEY: "7 Run"})
+    assert (await answered(site.confined_worker, obj, {KEY: "7 Succeeded 0"}))["status"]["results"]
+    await site.operator.delete(WORKERS, SYSTEM_NAMESPACE_DEFAULT, name)
+    with pytest.raises(ForbiddenError, match="may not run workers of pool default"):
+        await registers()
 
 
 async def test_a_worker_cannot_write_its_own_mailbox(site: Site) -> None:

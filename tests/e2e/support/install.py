@@ -38,6 +38,7 @@ OPERATOR_ACCOUNT = "fencepost-operator"
 WORKER_ACCOUNT = "fencepost-worker"
 USER_ACCOUNT = "fencepost-test-user"
 USER_NAMESPACE = "default"
+RBAC_GROUP = "rbac.authorization.k8s.io"
 TOKEN_LIFETIME = "24h"
 ACTIVE_LIMIT_S = 60.0
 ACTIVE_POLL_S = 0.2
@@ -62,11 +63,13 @@ class Fencepost:
         token = self._token(SYSTEM_NAMESPACE_DEFAULT, OPERATOR_ACCOUNT)
         return self._write("operator", token)
 
-    def worker_kubeconfig(self, pod: str) -> Path:
-        """Of the workers' service account, with a token bound to a Pod of this name, which is made if need be."""
-        self._apply(_pod(pod))
+    def worker_kubeconfig(self, pod: str, pool: str = "") -> Path:
+        """Of the workers' service account, or of one of this pool's own as the chart makes it, with a token bound to a
+        Pod of this name; what is not there is made."""
+        account = f"{WORKER_ACCOUNT}-{pool}" if pool else WORKER_ACCOUNT
+        self._apply(*(_account_of_pool(account, pool) if pool else ()), _pod(pod, account))
         bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod}")
-        return self._write(f"worker-{pod}", self._token(SYSTEM_NAMESPACE_DEFAULT, WORKER_ACCOUNT, *bound))
+        return self._write(f"worker-{pod}", self._token(SYSTEM_NAMESPACE_DEFAULT, account, *bound))
 
     def user_kubeconfig(self) -> Path:
         """Of a person with the built-in role `edit` in all namespaces."""
@@ -155,7 +158,7 @@ def _probes_of_worker() -> list[Obj]:
     ]
 
 
-def _pod(name: str) -> Obj:
+def _pod(name: str, account: str) -> Obj:
     """A Pod that no scheduler looks at, as restricted as the system namespace asks for."""
     container = {
         "name": "worker",
@@ -163,7 +166,7 @@ def _pod(name: str) -> Obj:
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     spec = {
-        "serviceAccountName": WORKER_ACCOUNT,
+        "serviceAccountName": account,
         "schedulerName": "nobody",
         "containers": [container],
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -173,15 +176,36 @@ def _pod(name: str) -> Obj:
 
 def _user() -> list[Obj]:
     account = {**_object("ServiceAccount", USER_ACCOUNT, USER_NAMESPACE), "apiVersion": "v1"}
-    group = "rbac.authorization.k8s.io"
-    binding = {
-        "apiVersion": f"{group}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": USER_ACCOUNT},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "edit"},
-        "subjects": [{"kind": "ServiceAccount", "name": USER_ACCOUNT, "namespace": USER_NAMESPACE}],
+    return [account, _binding("ClusterRoleBinding", USER_ACCOUNT, "edit", USER_ACCOUNT, USER_NAMESPACE)]
+
+
+def _account_of_pool(account: str, pool: str) -> list[Obj]:
+    """As in the chart's templates/workers.yaml."""
+    role = {
+        "apiVersion": f"{RBAC_GROUP}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": f"fencepost-serve-{pool}"},
+        "rules": [{"apiGroups": [GROUP], "resources": ["workerpools"], "resourceNames": [pool], "verbs": ["serve"]}],
     }
-    return [account, binding]
+    return [
+        {**_object("ServiceAccount", account, SYSTEM_NAMESPACE_DEFAULT), "apiVersion": "v1"},
+        role,
+        _binding("ClusterRoleBinding", f"fencepost-serve-{pool}", f"fencepost-serve-{pool}", account),
+        _binding("ClusterRoleBinding", account, WORKER_ACCOUNT, account),
+        _binding("RoleBinding", account, WORKER_ACCOUNT, account),
+    ]
+
+
+def _binding(kind: str, name: str, role: str, account: str, namespace: str = SYSTEM_NAMESPACE_DEFAULT) -> Obj:
+    """A service account's rights: cluster-wide, or in its own namespace."""
+    metadata = {"name": name, **({"namespace": namespace} if kind == "RoleBinding" else {})}
+    return {
+        "apiVersion": f"{RBAC_GROUP}/v1",
+        "kind": kind,
+        "metadata": metadata,
+        "roleRef": {"apiGroup": RBAC_GROUP, "kind": kind.removesuffix("Binding"), "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }
 
 
 def _account_user(account: str) -> str:

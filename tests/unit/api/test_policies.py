@@ -107,6 +107,27 @@ def test_no_role_of_ours_uses_a_wildcard_and_none_of_a_person_writes_a_status() 
         assert not [resource for each in roles[name] for resource in each["resources"] if "/" in resource]
 
 
+def test_the_chart_lets_each_account_serve_its_own_pool_and_kubectl_lets_the_one_that_there_is_serve_all() -> None:
+    """Only the second stands in a file that the chart leaves out."""
+    chart = (FILES.parent / "templates" / "cluster.yaml").read_text()
+    assert {file.stem for file in FILES.glob("*.yaml") if f'"{file.stem}"' not in chart} == {
+        "namespace",
+        "serve-any-pool",
+    }
+    granted = [rule for each in documents("serve-any-pool.yaml") for rule in each.get("rules", ())]
+    assert granted == [{"apiGroups": [GROUP], "resources": ["workerpools"], "verbs": ["serve"]}]
+    verbs = {verb for each in documents("rbac.yaml") for rule in each.get("rules", ()) for verb in rule["verbs"]}
+    assert "serve" not in verbs
+    assert ".check('serve')" in expressions("fencepost-workers")
+
+
+def test_every_account_of_ours_renews_its_leases_apart_from_bulk_work() -> None:
+    schema = next(each["spec"] for each in documents("flow-control.yaml") if each["kind"] == "FlowSchema")
+    (subject,) = schema["rules"][0]["subjects"]
+    assert subject == {"kind": "Group", "group": {"name": f"system:serviceaccounts:{SYSTEM_NAMESPACE_DEFAULT}"}}
+    assert schema["distinguisherMethod"] == {"type": "ByUser"}
+
+
 def test_every_name_of_the_namespace_can_be_replaced_as_a_word() -> None:
     for file in FILES.glob("*.yaml"):
         names = re.findall(rf"[\w-]*{SYSTEM_NAMESPACE_DEFAULT}[\w-]*", file.read_text())
