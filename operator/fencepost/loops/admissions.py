@@ -77,6 +77,10 @@ class Admissions:
         """The active runs that have not begun."""
         return [view.key for view in self._active(dag) if not _began(view)]
 
+    def not_begun(self, dag: DagKey) -> list[RunKey]:
+        """The unfinished runs that have not begun, for whatever reason: backfills too."""
+        return [view.key for view in self._runs.of_dag(dag) if not view.finished and not _began(view)]
+
     def active(self, dag: DagKey) -> list[RunKey]:
         """The active runs."""
         return [view.key for view in self._active(dag)]

@@ -107,7 +107,7 @@ class Dags:
         if edited or view.key not in self._memories:
             self.touch(view.key)
         if edited:
-            for waiting in self._admissions.waiting(view.key):
+            for waiting in self._admissions.not_begun(view.key):
                 self._runs.touch(waiting)
 
     def gone(self, view: DagView) -> None:

@@ -3,10 +3,11 @@
 import pytest
 
 from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, DAGS, WORKER_POOLS
+from fencepost.api.times import format_time
 from fencepost.core.phases import RunPhase
 from fencepost.kube.errors import ConnectionLostError, OverloadedError
 from fencepost.memory.faults import Fault
-from tests.unit.loops.stage import Stage, a_task, an_object, play
+from tests.unit.loops.stage import NAMESPACE, NOON_S, Stage, a_task, an_object, play
 
 
 def test_a_run_made_before_its_dag_waits_for_it_and_says_so() -> None:
@@ -23,6 +24,21 @@ def test_a_run_made_before_its_dag_waits_for_it_and_says_so() -> None:
         assert [owner["uid"] for owner in run["metadata"]["ownerReferences"]] == [dag["metadata"]["uid"]]
         assert run["spec"]["dagUID"] == dag["metadata"]["uid"]
         assert stage.find(CONTROLLER_REVISIONS, run["spec"]["revision"]) is not None
+
+    play(story)
+
+
+def test_a_backfill_made_before_its_dag_begins_once_that_is_there() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        stage.worker()
+        slot_s = int(NOON_S) - 60
+        spec = {"dag": "etl", "trigger": "Backfill", "scheduledTime": format_time(slot_s)}
+        stage.put(DAG_RUNS, an_object(DAG_RUNS, f"etl-{slot_s}", NAMESPACE, spec=spec))
+        await stage.pass_time(5.0)
+        assert stage.run(f"etl-{slot_s}").reason == "DAGNotFound"
+        stage.dag("etl")
+        await stage.until(lambda: stage.finished(f"etl-{slot_s}"))
 
     play(story)
 

@@ -4,9 +4,10 @@ Held against `docs/attempts.md`, at every write, by what workers said of the lea
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, WORKERS
+from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, WORKERS, Kind
+from fencepost.api.times import parse_duration
 from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase
 from fencepost.core.run_state import Lease
@@ -23,7 +24,7 @@ BEING_STOPPED = ("Cancelling", "TimingOut", "Cancelled", "RunTimedOut")
 class Definitions(Checker):
     """Remembers definitions by revision, which are named by their content: they may be gone when they are needed."""
 
-    kinds = (DAG_RUNS, CONTROLLER_REVISIONS)
+    kinds: ClassVar[tuple[Kind, ...]] = (DAG_RUNS, CONTROLLER_REVISIONS)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -63,13 +64,25 @@ def marked(run: Stored, job: JobKey) -> bool:
     )
 
 
+def stops(run: Stored, definition: Mapping[str, Any]) -> bool:
+    """Whether a run is cancelled or out of time, by the clock of whoever has written it."""
+    if run.spec.get("cancel") or run.run.reason in BEING_STOPPED:
+        return True
+    start_s, end_s = run.run.start_s, run.run.finish_s
+    limit = definition.get("timeout")
+    return limit is not None and start_s is not None and end_s is not None and end_s - start_s >= parse_duration(limit)
+
+
 class TriedAsOftenAsItMay(Definitions):
     promise = "a job that fails is tried again as often as its rules say, and no more"
 
     def changed(self, written: Written, run: Stored, definition: Mapping[str, Any]) -> Iterator[str]:
         before = written.before
-        stopped = run.spec.get("cancel") or run.run.reason in BEING_STOPPED
-        if before is None or stopped or before.run.reason in BEING_STOPPED or run.run.round != before.run.round:
+        if (
+            before is None
+            or run.run.round != before.run.round
+            or any(stops(each, definition) for each in (before, run))
+        ):
             return
         tasks = tasks_of(definition)
         for job, lease in before.run.leases.items():
@@ -130,7 +143,7 @@ class NothingIsCancelledForNothing(Definitions):
         before = written.before
         was = before.ended if before is not None else {}
         fresh = [job for job, phase in run.ended.items() if phase is JobPhase.CANCELLED and was.get(job) is not phase]
-        if not fresh or run.spec.get("cancel") or run.run.reason in BEING_STOPPED:
+        if not fresh or stops(run, definition):
             return
         reading = Reading(run, tasks_of(definition), {}, {})
         for name in {job.task for job in fresh}:

@@ -48,7 +48,7 @@ class GraphIsKept(Definitions):
         reading = Reading(run, tasks, params, outputs)
         yield from self._leased(written, reading, params)
         yield from self._ended(written, reading)
-        if run.run.phase.finished:
+        if run.run.phase.finished and run.uid not in self._partial:
             yield from self._finished(reading)
 
     def job_started(self, job: Job) -> Iterator[str]:

@@ -84,9 +84,15 @@ class EverySlotHasAFate(Checker):
             self._edited.add(before.uid)
         if written.kind is DAGS and after is not None and "scheduleSeenTime" in after.status:
             self._seen_s.setdefault(after.uid, parse_time(after.status["scheduleSeenTime"]))
-        if written.kind is DAG_RUNS and after is not None and after.spec.get("trigger") == "Schedule":
-            self._fired.setdefault(after.spec["dagUID"], set()).add(slot_of(after))
+        if written.kind is DAG_RUNS and after is not None and after.spec.get("trigger") in ("Schedule", "Backfill"):
+            uids = {after.spec.get("dagUID", ""), *(dag.uid for dag in self._named(after.spec["dag"]))}
+            for uid in uids if before is None else ():
+                self._fired.setdefault(uid, set()).add(slot_of(after))
         yield from ()
+
+    def _named(self, name: str) -> list[Stored]:
+        dag = self.scene.history.objects[DAGS].get(name)
+        return [] if dag is None else [dag]
 
     def end(self) -> Iterator[str]:
         for dag in self.scene.history.objects[DAGS].values():

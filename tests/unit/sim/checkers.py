@@ -12,6 +12,7 @@ from tests.unit.sim.check_graph import GRAPH_CHECKERS
 from tests.unit.sim.check_leaders import LEADER_CHECKERS
 from tests.unit.sim.check_leases import LEASE_CHECKERS
 from tests.unit.sim.check_mailboxes import MAILBOX_CHECKERS
+from tests.unit.sim.check_repair import REPAIR_CHECKERS
 from tests.unit.sim.check_slots import SLOT_CHECKERS
 from tests.unit.sim.checker import Checker
 from tests.unit.sim.history import KINDS, Written
@@ -23,6 +24,7 @@ ALL: tuple[type[Checker], ...] = (
     *LEASE_CHECKERS,
     *GRAPH_CHECKERS,
     *ATTEMPT_CHECKERS,
+    *REPAIR_CHECKERS,
     *MAILBOX_CHECKERS,
     *LEADER_CHECKERS,
     *END_CHECKERS,

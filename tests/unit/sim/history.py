@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from fencepost.api.codec import decode_run_status
-from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, DAGS, LEASES, WORKERS, Kind
+from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, DAGS, DEAD_LETTERS, LEASES, WORKER_POOLS, WORKERS, Kind
 from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase
 from fencepost.core.run_state import RunState
@@ -20,7 +20,7 @@ from fencepost.memory.records import Change, Record
 from fencepost.memory.watches import Watch
 from tests.unit.sim.network import Network
 
-KINDS = (DAGS, DAG_RUNS, WORKERS, LEASES, CONTROLLER_REVISIONS)
+KINDS = (DAGS, DAG_RUNS, WORKERS, LEASES, CONTROLLER_REVISIONS, DEAD_LETTERS, WORKER_POOLS)
 NO_RUN = RunState()
 NOTHING: Mapping[str, Any] = {}
 

@@ -45,11 +45,18 @@ PEOPLE = (
     "suspend_dag",
     "delete_dag",
     "touch_run",
-    "delete_worker",
-    "delete_worker_lease",
-    "drain_worker",
+    "suspend_run",
+    "rerun",
+    "mark_job",
+    "replay",
+    "replay_many",
+    "delete_letter",
+    "backfill",
+    "delete_revision",
+    "orphan_dag",
+    "edit_pool",
 )
-OTHERS = ("outage", "lie")
+OTHERS = ("delete_worker", "delete_worker_lease", "drain_worker", "outage", "lie")
 KINDS: Final[tuple[str, ...]] = MACHINES + LINKS + ANSWERS + CLOCKS + PEOPLE + OTHERS
 WEIGHTS: Final[Mapping[str, int]] = {
     "kill": 3, "stop": 2, "pause": 4, "vm_pause": 2, "crash_before": 4, "crash_after": 4,
@@ -59,6 +66,8 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "manual_run": 6, "manual_again": 4, "cancel_run": 5, "delete_run": 5, "edit_dag": 3, "suspend_dag": 2,
     "delete_dag": 2, "touch_run": 2, "delete_worker": 1, "delete_worker_lease": 1, "drain_worker": 3,
     "outage": 1, "lie": 4,
+    "suspend_run": 4, "rerun": 6, "mark_job": 5, "replay": 4, "replay_many": 2, "delete_letter": 1, "backfill": 4,
+    "delete_revision": 2, "orphan_dag": 1, "edit_pool": 3,
 }  # fmt: skip
 
 

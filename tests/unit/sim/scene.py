@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from fencepost.api.names import API_VERSION, DAG_RUNS, WORKERS, Kind
+from fencepost.api.names import API_VERSION, DAG_RUNS, DEAD_LETTERS, WORKERS, Kind
 from fencepost.core.names import DagKey, shard_of
 from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Obj
@@ -25,6 +25,7 @@ from tests.unit.sim.virtual import Machine, VirtualLoop
 T = TypeVar("T")
 
 NAMESPACE: Final = "demo"
+POOL: Final = "default"
 TURNS_FOR_EACH_SEAT_MAX: Final = 40_000
 RESTART_S: Final = 2.0
 """Until whoever looks after processes has started the next one at a seat."""
@@ -77,12 +78,12 @@ class Scene:
         change(body)
         return self._by_person(lambda: self.engine.replace(ADMIN, kind, orjson.dumps(body), ""))
 
-    def delete(self, kind: Kind, name: str, namespace: str = NAMESPACE) -> None:
+    def delete(self, kind: Kind, name: str, namespace: str = NAMESPACE, *, propagation: str = "Background") -> None:
         """Delete an object as a person does."""
         stored = self.history.objects[kind].get(name)
         if stored is not None:
             self.deleted_by_people.add(stored.uid)
-            self._by_person(lambda: self.engine.delete(ADMIN, kind, ObjectKey(namespace, name), {}, "Background"))
+            self._by_person(lambda: self.engine.delete(ADMIN, kind, ObjectKey(namespace, name), {}, propagation))
 
     def _by_person(self, act: Callable[[], T]) -> T | None:
         try:
@@ -152,7 +153,7 @@ class Scene:
         return shard_of(DagKey(NAMESPACE, dag), self.plan.shards)
 
     def unended(self) -> list[str]:
-        """What has not ended yet: runs, and entries in mailboxes."""
+        """What has not ended yet: runs, entries in mailboxes, rounds and replays that were asked for."""
         runs = [
             f"run {run.name} is {run.run.phase} ({run.run.reason or 'no reason'}: {run.run.message})"
             for run in self.history.objects[DAG_RUNS].values()
@@ -163,7 +164,18 @@ class Scene:
             for worker in self.history.objects[WORKERS].values()
             if worker.entries
         ]
-        return runs + entries
+        rounds = [
+            f"run {run.name} is in round {run.run.round}, {run.spec['round']} is asked for"
+            for run in self.history.objects[DAG_RUNS].values()
+            if run.spec.get("round", 0) > run.run.round and not run.spec.get("cancel")
+        ]
+        replays = [
+            f"dead letter {letter.name} is asked for replay {asked} and says {dict(letter.status)}"
+            for letter in self.history.objects[DEAD_LETTERS].values()
+            if (asked := letter.spec.get("replay", 0)) > letter.status.get("replay", 0)
+            or letter.status.get("phase") == "Replaying"
+        ]
+        return runs + entries + rounds + replays
 
     def lie(self, worker: str, obj: Obj, results: dict[str, str]) -> None:
         """A status under a worker's own identity, with whatever results; refused, if all is well."""

@@ -19,7 +19,7 @@ from typing import Final
 from fencepost.api.names import DAGS, WORKER_POOLS
 from tests.unit.sim.checkers import Checkers
 from tests.unit.sim.plan import Plan
-from tests.unit.sim.scene import Scene
+from tests.unit.sim.scene import POOL, Scene
 from tests.unit.sim.steps import Steps
 from tests.unit.sim.story import Story
 from tests.unit.sim.violation import BrokenPromiseError, Violation
@@ -74,7 +74,7 @@ def _simulate(plan: Plan, story: Story) -> Outcome:
 async def _play(scene: Scene, checkers: Checkers) -> None:
     plan = scene.plan
     steps = Steps(scene)
-    scene.put(WORKER_POOLS, "default", {"maxSharePerDAG": f"{plan.share_percent}%"})
+    scene.put(WORKER_POOLS, POOL, {"maxSharePerDAG": f"{plan.share_percent}%"})
     for seat in (*plan.replicas, *plan.workers):
         scene.start(seat)
     await asyncio.sleep(5.0)

@@ -2,26 +2,23 @@
 
 from collections.abc import Callable
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from fencepost.api.codec import decode_entry
-from fencepost.api.names import DAG_RUNS, DAGS, LEASES, WORKERS
+from fencepost.api.names import DAG_RUNS, LEASES, WORKERS
 from fencepost.core.plan_workers import token_of
 from fencepost.kube.errors import ConnectionLostError
 from fencepost.kube.protocol import Obj
 from tests.unit.sim.cluster import SYSTEM
-from tests.unit.sim.dags import draw_dag
-from tests.unit.sim.history import Stored, Written
+from tests.unit.sim.history import Written
 from tests.unit.sim.network import Link
-from tests.unit.sim.plan import ANSWERS, Step
+from tests.unit.sim.people import People
+from tests.unit.sim.plan import ANSWERS, PEOPLE, Step
 from tests.unit.sim.scene import Scene
-from tests.unit.sim.scripts import job_command
 from tests.unit.sim.troubles import Trap, Trouble
 from tests.unit.sim.virtual import Machine
 
 STEP_CLOCK_S_MAX: Final = 45.0
-MANUAL_NAMES: Final = 4
-"""Names that people use again and again for their runs."""
 
 
 class Steps:
@@ -29,8 +26,9 @@ class Steps:
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self._undo: dict[int, Callable[[], None]] = {}
+        self._undo: dict[int, Callable[[], object]] = {}
         """By step, of what lasts."""
+        self._people = People(scene, self._for_a_while)
         self._late_liars = 0
         """Who waits for a worker to be shut out, to answer in its name for all that it had."""
         scene.history.listeners.append(self._written)
@@ -52,12 +50,13 @@ class Steps:
         if step.kind in ANSWERS:
             self._spoil_answers(step)
         else:
-            act: Callable[[Step, Random], None] = getattr(self, f"_{step.kind}")
+            hands = self._people if step.kind in PEOPLE else self
+            act: Callable[[Step, Random], None] = getattr(hands, f"_{step.kind}")
             scene.note(scene.loop.now_s, "FAULT", str(step))
             act(step, Random(step.salt))
         scene.coverage[f"step {step.kind}"] += 1
 
-    def _for_a_while(self, step: Step, undo: Callable[[], None]) -> None:
+    def _for_a_while(self, step: Step, undo: Callable[[], object]) -> None:
         self._undo[step.number] = undo
         self._scene.loop.after(step.for_s, self._end, step.number)
 
@@ -176,76 +175,7 @@ class Steps:
 
         self._for_a_while(step, back)
 
-    # People.
-
-    def _runs(self, dag: str) -> list[Stored]:
-        return [run for run in self._scene.history.objects[DAG_RUNS].values() if run.spec.get("dag") == dag]
-
-    def _some_run(self, step: Step, rng: Random) -> Stored | None:
-        """One of the DAG's, rather one under way."""
-        runs = self._runs(step.target)
-        active = [run for run in runs if not run.run.phase.finished]
-        choice = active if active and rng.random() < 0.7 else runs
-        return rng.choice(choice) if choice else None
-
-    def _manual_run(self, step: Step, rng: Random) -> None:
-        self._scene.put(DAG_RUNS, f"m{step.number}", {"dag": step.target})
-
-    def _manual_again(self, step: Step, rng: Random) -> None:
-        """A run under a name that has been used before, the run before it deleted a moment ago."""
-        name = f"again{rng.randrange(MANUAL_NAMES)}"
-        self._scene.delete(DAG_RUNS, name)
-        self._scene.put(DAG_RUNS, name, {"dag": step.target})
-        for later_s in (rng.uniform(0.01, 0.2), rng.uniform(0.2, 3.0)):
-            self._scene.loop.after(later_s, self._once_more, name, step.target)
-
-    def _once_more(self, name: str, dag: str) -> None:
-        self._scene.delete(DAG_RUNS, name)
-        self._scene.put(DAG_RUNS, name, {"dag": dag})
-
-    def _cancel_run(self, step: Step, rng: Random) -> None:
-        run = self._some_run(step, rng)
-        if run is not None:
-            self._scene.edit(DAG_RUNS, run.name, lambda obj: obj["spec"].update(cancel=True))
-
-    def _delete_run(self, step: Step, rng: Random) -> None:
-        run = self._some_run(step, rng)
-        if run is not None:
-            self._scene.delete(DAG_RUNS, run.name)
-
-    def _edit_dag(self, step: Step, rng: Random) -> None:
-        def change(dag: Obj) -> None:
-            for task in dag["spec"]["tasks"]:
-                task["command"][1:3] = job_command(round(rng.uniform(0.1, 8.0), 2), rng.choice((0.0, 0.2)))[1:3]
-            if rng.random() < 0.5:
-                dag["spec"]["tasks"].append({"name": f"more{step.number}", "command": job_command(1.0, 0.0)})
-
-        self._scene.edit(DAGS, step.target, change)
-
-    def _suspend_dag(self, step: Step, rng: Random) -> None:
-        scene = self._scene
-
-        def suspend(suspended: bool) -> None:
-            scene.edit(DAGS, step.target, lambda dag: dag["spec"].update(suspend=suspended))
-
-        suspend(True)
-        self._for_a_while(step, lambda: suspend(False))
-
-    def _delete_dag(self, step: Step, rng: Random) -> None:
-        """And make it again: the same name, another UID, another definition."""
-        scene = self._scene
-        for run in self._runs(step.target):
-            scene.deleted_by_people.add(run.uid)
-        scene.delete(DAGS, step.target)
-        spec: dict[str, Any] = dict(draw_dag(rng, 10.0, scheduled=True))
-        scene.loop.after(rng.choice((0.0, 0.05, 1.0, 20.0)), scene.put, DAGS, step.target, spec)
-
-    def _touch_run(self, step: Step, rng: Random) -> None:
-        """A label of somebody's, which moves the version of the run and nothing else."""
-        run = self._some_run(step, rng)
-        if run is not None:
-            labels = {"touched": str(step.number)}
-            self._scene.edit(DAG_RUNS, run.name, lambda obj: obj["metadata"].setdefault("labels", {}).update(labels))
+    # Workers.
 
     def _some_worker(self, rng: Random) -> str | None:
         names = list(self._scene.history.objects[WORKERS])
