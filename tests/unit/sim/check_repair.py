@@ -79,6 +79,8 @@ class RoundsKeepWhatIsGood(Definitions):
             rerun = {}
         reading = Reading(before, tasks, {}, {})
         chosen = {name: self._chosen(before, reading, rerun, name) for name in tasks}
+        for letters, indices in run.run.replays.items():
+            chosen[letters.task] |= set(indices)
         below = self._below(tasks, {name for name, jobs in chosen.items() if jobs})
         for job, phase in before.ended.items():
             left = rerun.get("downstream", False) or phase in (JobPhase.SKIPPED, JobPhase.CANCELLED)
@@ -151,7 +153,7 @@ class LettersAreWritten(Definitions):
     def changed(self, written: Written, run: Stored, definition: Mapping[str, Any]) -> Iterator[str]:
         before = written.before
         dead = self._dead.setdefault(run.uid, set())
-        was = before.ended if before is not None and before.run.round == run.run.round else {}
+        was = before.ended if before is not None else {}
         fresh = [job for job, phase in run.ended.items() if phase is JobPhase.FAILED and was.get(job) is not phase]
         known = before is not None or not run.ended
         if known and not run.spec.get("overrides") and not stops(run, definition) and self._has_room(run, fresh):

@@ -11,8 +11,8 @@ from tests.unit.sim.scene import Scene
 from tests.unit.sim.virtual import NOON_S
 
 AGE_MIN_S: Final = 120.0
-CLOCK_ERROR_S: Final = 80.0
-"""How wrong a wall clock may be here."""
+CLOCK_ERROR_S: Final = 40.0
+"""How wrong a wall clock may be by which something is done, and what time passes on the way."""
 ON_TIME_S: Final = 45.0
 """A slot of a well cluster has its fate within that, besides what clocks are wrong by."""
 

@@ -7,6 +7,7 @@ violation, and ends the simulation.
 from collections.abc import Iterator
 
 from tests.unit.sim.check_attempts import ATTEMPT_CHECKERS
+from tests.unit.sim.check_clocks import CLOCK_CHECKERS
 from tests.unit.sim.check_ends import END_CHECKERS
 from tests.unit.sim.check_graph import GRAPH_CHECKERS
 from tests.unit.sim.check_leaders import LEADER_CHECKERS
@@ -25,6 +26,7 @@ ALL: tuple[type[Checker], ...] = (
     *GRAPH_CHECKERS,
     *ATTEMPT_CHECKERS,
     *REPAIR_CHECKERS,
+    *CLOCK_CHECKERS,
     *MAILBOX_CHECKERS,
     *LEADER_CHECKERS,
     *END_CHECKERS,

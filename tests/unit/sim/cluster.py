@@ -6,13 +6,15 @@ and that is all they believe of jobs.
 
 import asyncio
 import signal
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from fencepost.api.names import SYSTEM_NAMESPACE_DEFAULT
+from fencepost.api.names import SYSTEM_NAMESPACE_DEFAULT, WORKER_POOLS
 from fencepost.base.metrics import Metrics
 from fencepost.core.lease import LeaseTimes
-from fencepost.kube.protocol import Obj
+from fencepost.kube.errors import ApiError
+from fencepost.kube.protocol import EventType
 from fencepost.loops.clock_check import ClockCheck
 from fencepost.loops.leadership import Leadership
 from fencepost.loops.scheduler import Scheduler
@@ -26,6 +28,7 @@ from tests.unit.sim.virtual import Machine, VirtualLoop
 from tests.unit.worker.stage import CountedMetrics
 
 WINDOW_S: Final = 0.05
+POOLS_AGAIN_S: Final = 1.0
 SYSTEM: Final = SYSTEM_NAMESPACE_DEFAULT
 
 
@@ -108,21 +111,22 @@ class SimRunner:
 class ReplicaProcess:
     """One operator process."""
 
-    def __init__(self, network: Network, machine: Machine, *, shards: int, pool: Obj) -> None:
+    def __init__(self, network: Network, machine: Machine, *, shards: int) -> None:
         self.machine = machine
         self.name = machine.name
-        self._pool = pool
         self._nonces = 0
         self._network = network
         machine.call(lambda: self._build(network, shards))
-        self.tasks = [machine.run(self.scheduler.run(), "scheduler"), machine.run(self._lead(), "leadership")]
+        works = {"scheduler": self.scheduler.run(), "leadership": self._lead(), "pools": self._follow_pools()}
+        self.tasks = [machine.run(work, name) for name, work in works.items()]
 
     def _build(self, network: Network, shards: int) -> None:
         identity = Identity(Role.OPERATOR, self.name)
         self.metrics = Metrics()
         self.clock_check = ClockCheck(self.machine, self.metrics)
+        self._api = network.client(self.machine, identity, self.clock_check.note)
         self.scheduler = Scheduler(
-            network.client(self.machine, identity),
+            self._api,
             self.machine,
             self.clock_check,
             self.metrics,
@@ -132,7 +136,7 @@ class ReplicaProcess:
             holds=lambda shard: self.leadership.holds(shard),
         )
         self.leadership = Leadership(
-            network.client(self.machine, identity),
+            network.client(self.machine, identity, self.clock_check.note),
             self.machine,
             namespace=SYSTEM,
             replica=self.name,
@@ -170,6 +174,22 @@ class ReplicaProcess:
     async def _lead(self) -> None:
         await self.scheduler.filled.wait()
         await self.leadership.run()
+
+    async def _follow_pools(self) -> None:
+        """As kopf does it in production."""
+        while True:
+            try:
+                pools = await self._api.list(WORKER_POOLS)
+                for pool in pools.items:
+                    self.scheduler.pool_changed(pool)
+                watch = self._api.watch(WORKER_POOLS, resource_version=pools.resource_version)
+                async with aclosing(watch) as events:
+                    async for event in events:
+                        if event.type is not EventType.BOOKMARK:
+                            self.scheduler.pool_changed(event.object)
+            except ApiError:
+                pass
+            await self.machine.sleep(POOLS_AGAIN_S)
 
     async def _stop(self) -> None:
         await self.leadership.step_down()

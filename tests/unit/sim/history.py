@@ -115,6 +115,8 @@ class Written:
     """None: it was created."""
     after: Stored | None
     """None: it was deleted."""
+    clock_error_s: float = 0.0
+    """How wrong the sender's wall clock was when it sent this."""
 
     @property
     def now(self) -> Stored:
@@ -168,6 +170,7 @@ class History:
             name,
             before,
             after,
+            0.0 if sender is None else sender[2],
         )
         for listener in self.listeners:
             listener(written)

@@ -23,9 +23,11 @@ from fencepost.memory.engine import Engine
 from fencepost.memory.faults import Request
 from fencepost.memory.identity import Identity
 from fencepost.memory.watches import Pending, Watch
-from tests.unit.sim.virtual import Machine, VirtualLoop
+from tests.unit.sim.virtual import NOON_S, Machine, VirtualLoop
 
 T = TypeVar("T")
+OnDate = Callable[[float, float, float], None]
+"""Told the Date of an answer in Unix seconds, and when it was asked for and heard, by the steady clock."""
 
 REQUEST_TIMEOUT_S: Final = 30.0
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -92,13 +94,13 @@ class Network:
         self.engine = engine
         self.judge = judge
         self.links: dict[Machine, Link] = {}
-        self.sender: tuple[str, Request] | None = None
-        """On whose behalf the engine is at work."""
+        self.sender: tuple[str, Request, float] | None = None
+        """On whose behalf the engine is at work, and how wrong the sender's wall clock was when it sent this."""
 
-    def client(self, machine: Machine, identity: Identity) -> "SimApi":
+    def client(self, machine: Machine, identity: Identity, on_date: OnDate | None = None) -> "SimApi":
         """The API server as a program on this machine sees it."""
         self.links.setdefault(machine, Link())
-        return SimApi(self, machine, identity)
+        return SimApi(self, machine, identity, on_date)
 
     def cut_watches(self, machine: Machine, error: ApiError | None) -> None:
         """Every watch of the machine breaks, or ends silently."""
@@ -124,21 +126,27 @@ class Network:
             loop.after(REQUEST_TIMEOUT_S if stale else CONNECT_TIMEOUT_S, _settle, answer, None, error)
         else:
             fate = self.judge.fate(machine, request)
-            loop.after(fate.there_s, self._arrive, machine, request, act, answer, fate)
+            loop.after(fate.there_s, self._arrive, machine, request, act, answer, fate, machine.wall_error_s)
             if fate.there_s + fate.back_s >= REQUEST_TIMEOUT_S:
                 late = ConnectionLostError(f"{what}: no answer within {REQUEST_TIMEOUT_S:g} s")
                 loop.after(REQUEST_TIMEOUT_S, _settle, answer, None, late)
         return await answer
 
     def _arrive(
-        self, machine: Machine, request: Request, act: Callable[[], Any], answer: "asyncio.Future[Any]", fate: Fate
+        self,
+        machine: Machine,
+        request: Request,
+        act: Callable[[], Any],
+        answer: "asyncio.Future[Any]",
+        fate: Fate,
+        clock_error_s: float,
     ) -> None:
         result, error = None, None if fate.carried_out else fate.error
         link = self.links[machine]
         if link.cut:
             fate, error = Fate(0.0, REQUEST_TIMEOUT_S - fate.there_s), ConnectionLostError("lost on the way")
         if error is None:
-            self.sender = (machine.name, request)
+            self.sender = (machine.name, request, clock_error_s)
             try:
                 result = act()
             except ApiError as refusal:
@@ -253,10 +261,12 @@ class Connection(Watch):
 class SimApi(EngineApi):
     """`kube.protocol.Api` over the network, as one identity on one machine."""
 
-    def __init__(self, network: Network, machine: Machine, identity: Identity) -> None:
+    def __init__(self, network: Network, machine: Machine, identity: Identity, on_date: OnDate | None) -> None:
         super().__init__(network.engine, identity)
         self._network = network
         self._machine = machine
+        self._on_date = on_date
+        self._date_seen_s = 0
 
     async def watch(
         self,
@@ -287,4 +297,26 @@ class SimApi(EngineApi):
             connection.close()
 
     async def _perform(self, request: Request, act: Callable[[], T]) -> T:
-        return await self._network.call(self._machine, request, act)
+        if self._on_date is None:
+            return await self._network.call(self._machine, request, act)
+        sent_s, date_s = self._machine.steady_s(), 0
+
+        def dated() -> T:
+            nonlocal date_s
+            date_s = NOON_S + int(self._network.loop.now_s)
+            return act()
+
+        try:
+            answer = await self._network.call(self._machine, request, dated)
+        except ApiError as error:
+            if error.status:
+                self._note_date(date_s, sent_s)
+            raise
+        self._note_date(date_s, sent_s)
+        return answer
+
+    def _note_date(self, date_s: int, sent_s: float) -> None:
+        """The Date of an answer: whole seconds, of which the first answer counts, as in the client of production."""
+        if date_s > 0 and date_s != self._date_seen_s and self._on_date is not None:
+            self._date_seen_s = date_s
+            self._on_date(date_s, sent_s, self._machine.steady_s())

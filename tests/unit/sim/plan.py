@@ -100,6 +100,8 @@ class Seat:
     wall_offset_s: float
     slots: int = 0
     """Of a worker."""
+    synced: bool = True
+    """Its wall clock keeps time, as somebody sets it right all the time."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ def draw_plan(seed: int, size: str = "", *, focus: tuple[str, ...] = ()) -> Plan
 def _seat(rng: Random, name: str, skewed: bool, slots: int) -> Seat:
     speed = rng.uniform(0.97, 1.03) if skewed else 1.0
     offset_s = rng.uniform(-5.0, 5.0) if skewed else 0.0
-    return Seat(name, speed, offset_s, slots)
+    return Seat(name, speed, offset_s, slots, synced=not skewed or rng.random() < 0.7)
 
 
 def _step(rng: Random, kinds: tuple[str, ...], seats: list[str], replicas: int, dags: list[str]) -> Step:

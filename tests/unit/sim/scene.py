@@ -27,6 +27,8 @@ T = TypeVar("T")
 NAMESPACE: Final = "demo"
 POOL: Final = "default"
 TURNS_FOR_EACH_SEAT_MAX: Final = 40_000
+SYNCED_S: Final = 2.0
+"""How wrong clocks are at most that somebody looks after."""
 RESTART_S: Final = 2.0
 """Until whoever looks after processes has started the next one at a seat."""
 
@@ -100,16 +102,16 @@ class Scene:
             return
         self._incarnations[seat.name] += 1
         count = self._incarnations[seat.name]
+        synced = seat.synced or self.calm
+        offset_s = min(seat.wall_offset_s, SYNCED_S, key=abs) if self.calm else seat.wall_offset_s
+        name = f"{seat.name}-{count}"
+        machine = Machine(self.loop, name, speed=seat.speed, wall_offset_s=offset_s, synced=synced)
         if seat.slots:
-            machine = Machine(self.loop, f"{seat.name}-{count}", speed=seat.speed, wall_offset_s=seat.wall_offset_s)
             settings = WorkerSettings(seat.name, f"{count:05d}", slots=seat.slots, drain_timeout_s=30.0)
             worker = self.workers[seat.name] = WorkerProcess(self.network, machine, settings, self.book)
             worker.task.add_done_callback(lambda _: self._ended(seat, worker), context=self.world.context)
         else:
-            machine = Machine(self.loop, f"{seat.name}-{count}", speed=seat.speed, wall_offset_s=seat.wall_offset_s)
-            pool = {"maxSharePerDAG": f"{self.plan.share_percent}%"}
-            replica = ReplicaProcess(self.network, machine, shards=self.plan.shards, pool=pool)
-            self.replicas[seat.name] = replica
+            self.replicas[seat.name] = ReplicaProcess(self.network, machine, shards=self.plan.shards)
         self.note(self.loop.now_s, machine.name, "starts")
 
     def process(self, seat: str) -> ReplicaProcess | WorkerProcess:

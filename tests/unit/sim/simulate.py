@@ -81,8 +81,8 @@ async def _play(scene: Scene, checkers: Checkers) -> None:
     for name, spec in plan.dags.items():
         assert scene.put(DAGS, name, spec) is not None, f"the API server refuses {name}: {spec}"
     await _until(scene, checkers, plan.calm_from_s)
-    steps.calm()
     scene.calm = True
+    steps.calm()
     scene.note(scene.loop.now_s, "FAULT", "no more of them")
     await _until(scene, checkers, plan.length_s)
     for name in list(scene.history.objects[DAGS]):

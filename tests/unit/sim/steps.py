@@ -14,11 +14,11 @@ from tests.unit.sim.history import Written
 from tests.unit.sim.network import Link
 from tests.unit.sim.people import People
 from tests.unit.sim.plan import ANSWERS, PEOPLE, Step
-from tests.unit.sim.scene import Scene
+from tests.unit.sim.scene import SYNCED_S, Scene
 from tests.unit.sim.troubles import Trap, Trouble
 from tests.unit.sim.virtual import Machine
 
-STEP_CLOCK_S_MAX: Final = 45.0
+CLOCK_STEPS_S_MAX: Final = (25.0, 120.0)
 
 
 class Steps:
@@ -36,10 +36,13 @@ class Steps:
             scene.loop.at(step.at_s, self._carry_out, step)
 
     def calm(self) -> None:
-        """Nothing goes wrong any more: whatever lasts is over, and every seat is taken."""
+        """Nothing goes wrong any more: whatever lasts is over, every seat is taken, and clocks are looked after."""
         for number in list(self._undo):
             self._end(number)
         scene = self._scene
+        for machine in scene.machines:
+            machine.synced = True
+            machine.set_wall(min(machine.wall_error_s, SYNCED_S))
         scene.troubles.traps.clear()
         scene.troubles.gone.clear()
         for seat in (*scene.plan.replicas, *scene.plan.workers):
@@ -117,7 +120,8 @@ class Steps:
 
     def _clock_step(self, step: Step, rng: Random) -> None:
         machine = self._scene.process(step.target).machine
-        machine.wall_offset_s = rng.choice((-1, 1)) * rng.uniform(0.5, STEP_CLOCK_S_MAX)
+        machine.set_wall(rng.choice((-1, 1)) * rng.uniform(0.5, rng.choice(CLOCK_STEPS_S_MAX)))
+        self._for_a_while(step, lambda: machine.set_wall(0.0) if machine.synced else None)
 
     # Links.
 

@@ -32,11 +32,15 @@ TICK_S: Final = 1e-6
 class Machine:
     """What can be frozen and killed: one process, or the virtual machine that it runs on. Its own clock, too."""
 
-    def __init__(self, loop: "VirtualLoop", name: str, *, speed: float = 1.0, wall_offset_s: float = 0.0) -> None:
+    def __init__(
+        self, loop: "VirtualLoop", name: str, *, speed: float = 1.0, wall_offset_s: float = 0.0, synced: bool = False
+    ) -> None:
         self.name = name
         self.speed = speed
         """Of its clocks: 1.05 gains three seconds a minute."""
         self.wall_offset_s = wall_offset_s
+        self.synced = synced
+        """Somebody keeps its wall clock going at the right speed; not its steady clock."""
         self.dead = False
         self.frozen = False
         self.clock_stopped = False
@@ -54,7 +58,7 @@ class Machine:
 
     def now_s(self) -> float:
         """The wall clock."""
-        return NOON_S + self.steady_s() + self.wall_offset_s
+        return NOON_S + (self._loop.now_s if self.synced else self.steady_s()) + self.wall_offset_s
 
     def steady_s(self) -> float:
         """Since the simulation began, as this machine counts."""
@@ -79,6 +83,10 @@ class Machine:
     def local_s(self, true_s: float) -> float:
         """A moment as this machine's steady clock shows it."""
         return (true_s - self._lost_s) * self.speed
+
+    def set_wall(self, error_s: float) -> None:
+        """Somebody sets the wall clock, so far from the truth."""
+        self.wall_offset_s += error_s - (self.now_s() - NOON_S - self._loop.now_s)
 
     @property
     def wall_error_s(self) -> float:
@@ -114,7 +122,8 @@ class Machine:
             lost_s = self._loop.now_s - self._frozen_at_s
             self.clock_stopped = True
             self._lost_s += lost_s
-            self.wall_offset_s += lost_s * self.speed  # which is set right at once, as hosts do
+            if not self.synced:
+                self.wall_offset_s += lost_s * self.speed  # which is set right at once, as hosts do
             self._loop.postpone(self, held, lost_s)
 
     def kill(self) -> None:
