@@ -22,6 +22,7 @@ def sim(*arguments: str) -> str:
     command = [sys.executable, "-m", "tests.unit.sim", *arguments]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5_000:]
+    assert not done.stderr, "what is dropped with a dead machine is dropped without a word"
     return done.stdout
 
 

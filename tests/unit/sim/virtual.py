@@ -129,6 +129,7 @@ class Machine:
     def kill(self) -> None:
         """SIGKILL, or the machine is gone."""
         self.dead = True
+        self._loop.drop(self.held)
         self.held.clear()
 
 
@@ -208,6 +209,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._count = 0
         self._spins = 0
         self._ending = False
+        self._dropped: list[Handle | Timer] = []
+        """What the dead will never do; at the end their tasks are told so, and not just forgotten."""
         self.failure: Exception | None = None
         """Set it to end the loop before anything else happens."""
         self.set_exception_handler(self._complain)
@@ -271,6 +274,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 owner = handle.owner
                 if owner is not None and not self._ending:
                     if owner.dead:
+                        self._dropped.append(handle)
                         continue
                     if owner.frozen:
                         owner.held.append(handle)
@@ -285,6 +289,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def release(self, held: list[Handle | Timer]) -> None:
         """What was kept back is due now."""
         self._due.extend(held)
+
+    def drop(self, held: list[Handle | Timer]) -> None:
+        """What was kept back is never done."""
+        self._dropped.extend(held)
 
     def postpone(self, machine: Machine, held: list[Handle | Timer], lost_s: float) -> None:
         """What was kept back is due now, but timers, those that wait too, are due so much later."""
@@ -318,6 +326,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._spins = self.turns = 0
                 for task in tasks:
                     task.cancel()
+                self._due.extend(self._dropped)  # a task that was about to be woken is woken, to be cancelled
+                self._dropped.clear()
                 self.run_until_complete(_some_turns())
         finally:
             self.close()
