@@ -3,7 +3,9 @@
 import argparse
 import ast
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,7 @@ def fields_of(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
         yield from fields_of(part.get("items", {}), f"{inner}[].")
 
 
+@lru_cache
 def schema_of(plural: str) -> Mapping[str, Any]:
     crd = yaml.safe_load((ROOT / "crds" / f"{plural}.yaml").read_text())
     schema: Mapping[str, Any] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -178,6 +181,29 @@ def test_every_make_target_that_is_told_of_is_there() -> None:
     told = set(re.findall(r"\bmake ([a-z][-a-z0-9]+)", "\n".join(words(text_of(*ALL)))))
     assert len(told) > 10
     assert told <= set(re.findall(r"(?m)^([a-z][-a-z0-9]+):", (ROOT / "Makefile").read_text()))
+
+
+def test_every_library_that_is_installed_stands_in_the_decision_on_libraries() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    libraries = {match[0] for each in asked if (match := re.match(r"[\w-]+", each))}
+    told = {name for row in rows(text_of(OPERATOR / "decisions/0001-libraries.md")) for name in row[0].split(", ")}
+    assert {name.removeprefix("types-") for name in libraries} == told
+
+
+def test_what_is_installed_with_the_operator_is_what_it_imports() -> None:
+    """What only tests need would be in the image for nothing."""
+    names_of = {
+        "PyYAML": "yaml",
+        "cel-expr-python": "cel_expr_python",
+        "prometheus-client": "prometheus_client",
+        "pykube-ng": "pykube",
+    }
+    imported = set(re.findall(r"(?m)^\s*(?:from|import) (\w+)", text_of(*SOURCE.rglob("*.py"))))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    installed = {match[0] for each in project["dependencies"] if (match := re.match(r"[\w-]+", each))}
+    data_only = {"tzdata"}
+    assert {name for name in installed - data_only if names_of.get(name, name) not in imported} == set()
 
 
 @pytest.mark.parametrize("page", ALL, ids=lambda page: page.name)
