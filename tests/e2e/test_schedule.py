@@ -193,6 +193,26 @@ def test_history_keeps_the_latest_runs_that_ended_well_and_badly(stage: Stage) -
     stage.wait("the older two are gone", kept)
 
 
+def test_the_revision_of_an_earlier_definition_is_named_while_a_run_uses_it_and_goes_with_the_last_one(
+    stage: Stage,
+) -> None:
+    def revision_of(run: str, name: str, kept: int) -> str:
+        patch = {"spec": {"tasks": [task(name)], "history": {"succeeded": kept}}}
+        stage.kubectl("patch", "dag", "edited", "--type=merge", f"--patch={json.dumps(patch)}")
+        stage.wait_for_phase(stage.start("edited", run), "Succeeded")
+        revision: str = stage.run(run)["spec"]["revision"]
+        return revision
+
+    stage.apply(dag("edited", task("first")))
+    old, new = revision_of("edited-1", "old", 3), revision_of("edited-2", "new", 3)
+    assert stage.wait_for_dag("edited", "revision", new)["earlierRevisions"] == [old]
+
+    revision_of("edited-3", "new", 1)
+
+    stage.wait("nobody uses it", lambda: stage.admin.find(wire.CONTROLLER_REVISIONS, old, NAMESPACE) is None)
+    assert stage.admin.find(wire.CONTROLLER_REVISIONS, new, NAMESPACE) is not None
+
+
 def test_no_run_is_deleted_while_its_time_is_not_marked_as_decided(stage: Stage, minute: Minute) -> None:
     name = minute.run_of("forgetful")
     finished_s = parse_time(stage.wait_for_phase(name, "Succeeded")["finishTime"])
