@@ -83,6 +83,25 @@ def test_every_command_is_told_of_and_every_one_that_is_told_of_is_there() -> No
     assert told | set(words(in_a_list)) == set(COMMANDS) - PROCESSES
 
 
+def options_of_commands() -> set[str]:
+    """All that the commands of people take."""
+    options = set()
+    for name in set(COMMANDS) - PROCESSES:
+        parser = argparse.ArgumentParser()
+        COMMANDS[name].load(subparsers := parser.add_subparsers())
+        options |= {option for action in subparsers.choices[name]._actions for option in action.option_strings}
+    return {option for option in options if option.startswith("--")} - {"--help"}
+
+
+def test_every_option_of_a_command_is_told_of_and_what_is_typed_in_an_example_is_one() -> None:
+    text = text_of(*FOR_USERS)
+    there = options_of_commands()
+    assert there - set(re.findall(r"(?<![\w-])--[a-z][-a-z]*", text)) == set()
+    typed = re.findall(r"(?m)(?:^\$ |^|`)(?:kubectl |\.venv/bin/)?fencepost ([^`\n]*)", text)
+    assert len(typed) > 30
+    assert {option for line in typed for option in re.findall(r"(?<![\w-])--[a-z][-a-z]*", line)} <= there
+
+
 def fields_of(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
     """Paths such as `schedule.cron` and `tasks[].env`, inner ones included."""
     for name, part in schema.get("properties", {}).items():
