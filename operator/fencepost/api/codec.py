@@ -15,6 +15,7 @@ object aside.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import orjson
@@ -52,6 +53,8 @@ SIZE_WORD = "of"
 MESSAGE_BYTES_MAX = 1024
 RUN_MESSAGE_LENGTH_MAX = 4096
 """Of `DAGRun.status.message`, in characters; a longer one would be refused for ever."""
+STRINGS_KEPT = 8192
+"""Of each sort, with what they mean: each write of a run is read again whole, and changes few of its strings."""
 
 
 def _attempt_text(attempt: int, losses: int) -> str:
@@ -317,9 +320,9 @@ def decode_run_status(status: Mapping[str, Any]) -> RunState:
         start_s=start_s,
         finish_s=_time_or_none(status, "finishTime"),
         suspended_s=_suspended_s(status),
-        leases=_job_map(status, "leases", decode_lease),
+        leases=_job_map(status, "leases", _known_lease),
         waiting=_job_map(status, "waiting", decode_waiting),
-        tasks={name: decode_task(text, start_s or 0.0) for name, text in status.get("tasks", {}).items()},
+        tasks={name: _known_task(text, start_s or 0.0) for name, text in status.get("tasks", {}).items()},
         failures=_job_map(status, "failures", str),
         outputs=_job_map(status, "outputs", str),
         dying=_job_map(status, "dying", decode_death),
@@ -336,4 +339,9 @@ def _time_or_none(status: Mapping[str, Any], name: str) -> float | None:
 
 
 def _job_map(status: Mapping[str, Any], name: str, decode: Callable[[str], T]) -> dict[JobKey, T]:
-    return {parse_job_key(key): decode(text) for key, text in status.get(name, {}).items()}
+    return {_known_job_key(key): decode(text) for key, text in status.get(name, {}).items()}
+
+
+_known_lease = lru_cache(STRINGS_KEPT)(decode_lease)
+_known_task = lru_cache(STRINGS_KEPT)(decode_task)
+_known_job_key = lru_cache(STRINGS_KEPT)(parse_job_key)

@@ -1,6 +1,7 @@
 """Well-known names on the wire: group, kinds, labels, namespaces. One place, so that a typo is an error."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 GROUP = "fencepost.dev"
 VERSION = "v1alpha1"
@@ -29,9 +30,9 @@ SYSTEM_NAMESPACE_DEFAULT = "fencepost-system"
 CATEGORY = "fencepost"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Kind:
-    """A resource of the API: enough to build its path."""
+    """A resource of the API: enough to build its path. There is one of each, so they are compared by identity."""
 
     group: str
     version: str
@@ -39,7 +40,7 @@ class Kind:
     plural: str
     namespaced: bool = True
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         """As in an object's `apiVersion`."""
         return f"{self.group}/{self.version}" if self.group else self.version

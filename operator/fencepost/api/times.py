@@ -2,14 +2,16 @@
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
+TIMES_KEPT = 4096
+"""The same moments are read and written again with each write of an object that tells of them."""
 _DURATION = re.compile(r"^(?:(\d{1,5})h)?(?:(\d{1,5})m)?(?:(\d{1,5})s)?(?:(\d{1,5})ms)?$")
 
 
 def format_time(unix_s: float, *, millis: bool = False) -> str:
     """`2026-11-30T13:00:00Z`, or with milliseconds."""
-    moment = datetime.fromtimestamp(unix_s, UTC)
-    return moment.isoformat(timespec="milliseconds" if millis else "seconds").replace("+00:00", "Z")
+    return _formatted(unix_s, "milliseconds" if millis else "seconds")
 
 
 def format_micro_time(unix_s: float) -> str:
@@ -19,6 +21,16 @@ def format_micro_time(unix_s: float) -> str:
 
 def parse_time(text: str) -> float:
     """Unix seconds of an RFC 3339 time; ValueError if it is none or has no offset."""
+    return _parsed(text)
+
+
+@lru_cache(TIMES_KEPT)
+def _formatted(unix_s: float, timespec: str) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+@lru_cache(TIMES_KEPT)
+def _parsed(text: str) -> float:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no offset")

@@ -66,7 +66,9 @@ def skew_s(sightings: Sequence[Sighting], steady_s: float, now_s: float) -> floa
     if not sightings:
         return None
     ahead_s = now_s - steady_s
-    skews_s = sorted(min(max(0.0, seen.low_s - ahead_s), seen.high_s - ahead_s) for seen in sightings)
+    skews_s = sorted(
+        [each.low_s - ahead_s if each.low_s > ahead_s else min(0.0, each.high_s - ahead_s) for each in sightings]
+    )
     low_s, high_s = skews_s[(len(skews_s) - 1) // 2], skews_s[len(skews_s) // 2]
     return min(low_s, high_s, key=abs)
 

@@ -171,10 +171,11 @@ class Engine:
         return f"{self._uids:08x}-{drawn[:4]}-4{drawn[4:7]}-8{drawn[7:10]}-{drawn[10:]}"
 
     def _put(self, collection: Collection, obj: Obj) -> Obj:
+        """The object as stored: it was made for this request, so that its sender may have it."""
         record = self._store.put(collection, obj)
         if record.owners:
             drop_dead_owners(self._store, collection, record, self._now())
-        return record.object()
+        return obj
 
     def _name_of(self, collection: Collection, namespace: str, new: Obj) -> str:
         """The object's name; made from generateName and put into the object where it has none."""

@@ -45,7 +45,7 @@ def record_of(obj: Obj, version: int) -> Record:
         key=ObjectKey(metadata.get("namespace", ""), metadata["name"]),
         uid=metadata["uid"],
         version=version,
-        labels=metadata.get("labels") or {},
+        labels=dict(metadata.get("labels") or ()),
         owners=tuple(owner["uid"] for owner in metadata.get("ownerReferences") or ()),
         data=orjson.dumps(obj),
     )
