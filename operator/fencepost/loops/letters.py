@@ -165,7 +165,10 @@ class Letters:
         dag = world.dags.get(view.dag)
         dag_uid = "" if dag is None else dag.uid
         leaving = to_make_room([each.stored for each in self._of(view.dag)], self._limit(view.dag))
-        if dag_uid != view.spec.dag_uid or leaving is None:
+        if dag_uid != view.spec.dag_uid:  # it is gone, or another one has its name: nobody would look for a letter
+            world.metrics.dead_letters("unwritten")
+            return True
+        if leaving is None:
             self._miss(view, 1)
             return True
         for old in leaving:

@@ -190,6 +190,24 @@ def test_letters_without_room_are_told_of_once_for_each_streak_and_counted_throu
     play(story)
 
 
+def test_a_dag_made_anew_is_not_told_of_the_dead_jobs_of_the_one_before() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        worker = stage.worker(job_s=None)
+        stage.dag("etl")
+        stage.manual_run("r1", "etl")
+        await stage.until(lambda: bool(worker.runner.jobs))
+        await stage.delete(DAGS, "etl", propagation="Orphan")
+        stage.dag("etl")
+        worker.runner.jobs[0].end(3)
+        await stage.until(lambda: stage.finished("r1"))
+        await stage.pass_time(10.0)
+        assert (letters(stage), missed(stage), told_full(stage)) == ([], 0, [])
+        assert count(stage, fate="unwritten") == 1
+
+    play(story)
+
+
 def test_whoever_keeps_no_letters_at_all_is_not_told_that_there_is_no_room_for_them() -> None:
     async def story(stage: Stage) -> None:
         stage.leader()
