@@ -221,8 +221,9 @@ class History:
                 if self._kept_for_s(run) == 0 and not await self._delete(run):
                     break
 
-    async def _revision_turn(self, key: DagKey, revision: str) -> Next:
-        """Delete a revision that is used by nobody any more. One that comes into use meanwhile is made again."""
+    async def _revision_turn(self, key: DagKey, revision: str) -> Next | float:
+        """Delete a revision that is used by nobody any more: not soon after an edit, nor after a takeover, as a write
+        that gives it to a run may be on its way. One that comes into use meanwhile all the same is made again."""
         world = self._world
         authority = world.shards.authority(shard_of(key, world.shards.count))
         dag = world.dags.get(key)
@@ -232,6 +233,11 @@ class History:
             return Next.REST
         if any(letter.letter.revision == revision for letter in world.letters.of_dag(key)):
             return Next.REST
+        settled_s = max(dag.edited_s - world.clock.now_s(), world.shards.opened_s(dag.shard) - world.clock.steady_s())
+        if (left_s := settled_s + self._age_min_s) > 0:
+            return left_s
+        if world.clock_check.wrong:
+            return LOOK_AGAIN_S
         written = await world.executor.execute(DeleteRevision(authority, key.namespace, revision))
         if written.answer in (Answer.DONE, Answer.GONE):
             self._definitions.gone(dag, revision)
