@@ -4,30 +4,25 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from fencepost.api.names import DAG_RUNS, DAGS
-from fencepost.api.times import parse_time
+from fencepost.api.times import parse_duration, parse_time
 from tests.unit.sim.checker import Checker
 from tests.unit.sim.history import Stored, Written
 from tests.unit.sim.scene import Scene
+from tests.unit.sim.schedules import DEADLINE_DEFAULT_S, catch_up_of, slots_between
 from tests.unit.sim.virtual import NOON_S
 
 AGE_MIN_S: Final = 120.0
 CLOCK_ERROR_S: Final = 40.0
 """How wrong a wall clock may be by which something is done, and what time passes on the way."""
+LATE_S: Final = 75.0
+"""Between the look at a replica's clock and the arrival of what it has made, by that clock and by all delays."""
+MINUTE_S: Final = 60.0
+QUEUE_DEFAULT: Final = 10
+HEARD_S: Final = 5.0
+HEARD_IN_TROUBLE_S: Final = 120.0
+"""Until a leader has heard of an edit, or is none any more; and what it had sent before has arrived."""
 ON_TIME_S: Final = 45.0
 """A slot of a well cluster has its fate within that, besides what clocks are wrong by."""
-
-
-def slots_between(cron: str, after_s: float, until_s: float) -> list[int]:
-    """The whole minutes that an expression of the few shapes used here means; found by looking at each."""
-    minutes = _minutes(cron.partition(" ")[0])
-    first = int(after_s // 60 + 1) * 60
-    return [second for second in range(first, int(until_s) + 1, 60) if second // 60 % 60 in minutes]
-
-
-def _minutes(field: str) -> frozenset[int]:
-    span, _, step = field.partition("/")
-    low, _, high = ("0-59" if span == "*" else span).partition("-")
-    return frozenset(range(int(low), int(high or low) + 1, int(step or 1)))
 
 
 def mark_of(dag: Stored | None) -> float:
@@ -96,10 +91,9 @@ class EverySlotHasAFate(Checker):
 
     def end(self) -> Iterator[str]:
         for dag in self.scene.history.objects[DAGS].values():
-            crons = (dag.spec.get("schedule") or {}).get("cron") or []
-            if dag.uid in self._edited or len(crons) != 1 or not mark_of(dag):
+            if dag.uid in self._edited or "schedule" not in dag.spec or not mark_of(dag):
                 continue
-            slots = slots_between(crons[0], self._seen_s[dag.uid], mark_of(dag))
+            slots = slots_between(dag.spec["schedule"], self._seen_s[dag.uid], mark_of(dag))
             fired = self._fired.get(dag.uid, set()) & set(slots)
             passed = dag.status.get("skipped", 0) + dag.status.get("missed", 0)
             self.scene.coverage["slot skipped"] += dag.status.get("skipped", 0)
@@ -132,11 +126,10 @@ class SlotsOnTime(Checker):
             return
         slack_s = ON_TIME_S + max(machine.wall_error_s for machine in self.scene.machines)
         for dag in self.scene.history.objects[DAGS].values():
-            crons = (dag.spec.get("schedule") or {}).get("cron") or []
-            from_s = max(well_since_s, self._stable_since_s[dag.name])
-            if len(crons) != 1 or dag.spec.get("suspend"):
+            schedule, from_s = dag.spec.get("schedule"), max(well_since_s, self._stable_since_s[dag.name])
+            if schedule is None or dag.spec.get("suspend") or _waits_for_room(dag):
                 continue
-            late = slots_between(crons[0], from_s + NOON_S, now_s + NOON_S - slack_s)
+            late = slots_between(schedule, from_s + NOON_S, now_s + NOON_S - slack_s)
             if late and mark_of(dag) < late[-1]:
                 yield f"DAG {dag.name}: slot {late[-1] - NOON_S} has none at {now_s:g}: {dict(dag.status)}"
 
@@ -188,4 +181,163 @@ class RunsGoWhenTheyMay(Checker):
             yield f"run {run.name} is deleted while the stored mark is at {mark_of(dag) - NOON_S:g} s"
 
 
-SLOT_CHECKERS = (OneRunForEachSlot, EverySlotHasAFate, SlotsOnTime, ForbidHolds, RunsGoWhenTheyMay)
+def _waits_for_room(dag: Stored) -> bool:
+    """Whether a time that finds no room waits, instead of being skipped."""
+    policy = (dag.spec.get("concurrency") or {}).get("policy", "Forbid")
+    return catch_up_of(dag.spec["schedule"]) == "All" and policy in ("Forbid", "Queue")
+
+
+class SlotsAreMadeUpFor(Checker):
+    """Times that are late are run as the deadline and the policy of catch-up say, and no others.
+
+    By as much as a clock may be wrong, and a create may be on its way, a run may be made too late.
+    """
+
+    promise = "a time is made up for as catch-up says, and none later than its deadline"
+    kinds = (DAG_RUNS, DAGS)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._floor_s: dict[str, float] = {}
+        """By UID of a DAG: since when it has had the spec that it has."""
+
+    def see(self, written: Written) -> Iterator[str]:
+        run, before = written.after, written.before
+        if written.kind is DAGS:
+            if run is not None and (before is None or before.spec != run.spec):
+                self._floor_s[run.uid] = written.at_s + NOON_S
+            return
+        if before is not None or run is None or run.spec.get("trigger") != "Schedule":
+            return
+        dag = self.scene.history.objects[DAGS].get(run.spec["dag"])
+        if dag is None or dag.uid != run.spec["dagUID"] or "schedule" not in dag.spec:
+            return
+        schedule, slot, now_s = dag.spec["schedule"], slot_of(run), written.at_s + NOON_S
+        if self._floor_s[dag.uid] < slot and slot not in slots_between(schedule, slot - 1, slot):
+            yield f"run {run.name} is made for a time that its schedule does not mean"
+        policy = catch_up_of(schedule)
+        deadline_s = DEADLINE_DEFAULT_S if policy == "None" else None
+        if "startingDeadline" in schedule:
+            deadline_s = parse_duration(schedule["startingDeadline"])
+        if deadline_s is not None and now_s - slot > deadline_s + LATE_S:
+            yield f"run {run.name} is made {now_s - slot:.0f} s after its time, {deadline_s:g} s are its deadline"
+        limit = {"Latest": 1, "All": (schedule.get("catchUp") or {}).get("limit", 10)}.get(policy)
+        if (dag.spec.get("concurrency") or {}).get("policy") == "Replace":
+            limit = 1
+        newer = slots_between(schedule, slot, now_s - LATE_S)
+        self.scene.coverage[f"made by catch-up {policy}" if now_s - slot > MINUTE_S else "made in time"] += 1
+        if limit is not None and len(newer) >= limit:
+            yield f"run {run.name} is made, and {len(newer)} later times are due: catch-up {policy} makes {limit}"
+
+
+class RunsBeginInTurn(Checker):
+    """Exact, as the one leader of a DAG lets its runs begin."""
+
+    promise = "no more runs are under way than concurrency allows, and no more wait"
+    kinds = (DAG_RUNS,)
+
+    def see(self, written: Written) -> Iterator[str]:
+        run, before = written.after, written.before
+        if run is None or run.spec.get("trigger") == "Backfill":
+            return
+        dag = self.scene.history.objects[DAGS].get(run.spec["dag"])
+        if dag is None or dag.uid != run.spec.get("dagUID"):
+            return
+        concurrency: Mapping[str, Any] = dag.spec.get("concurrency") or {}
+        policy, limit = concurrency.get("policy", "Forbid"), concurrency.get("limit", 1)
+        active = [other for other in self._others(run) if not other.run.phase.finished]
+        if before is None and run.spec.get("trigger") == "Schedule" and policy == "Queue":
+            queue_max = concurrency.get("queueLimit", QUEUE_DEFAULT)
+            scheduled = sum(other.spec.get("trigger") == "Schedule" for other in active)
+            if scheduled >= limit + queue_max:
+                yield f"run {run.name} is made beside {scheduled} others, {limit} may run and {queue_max} wait"
+        if run.run.reason in ("Queued", "Replacing"):
+            self.scene.coverage[f"reason {run.run.reason}"] += 1
+        begins = begun(run) and not (before is not None and begun(before) and before.run.round == run.run.round)
+        again = before is not None and before.run.round != run.run.round
+        if not begins or policy == "Allow" or (policy == "Forbid" and not again):
+            return
+        self.scene.coverage[f"begun under {policy}"] += 1
+        others = [other.name for other in active if policy == "Forbid" or begun(other)]
+        if len(others) >= limit:
+            yield f"run {run.name} begins beside {others}, {limit} may be under way"
+
+    def _others(self, run: Stored) -> list[Stored]:
+        return [
+            other
+            for other in self.scene.history.objects[DAG_RUNS].values()
+            if other.uid != run.uid
+            and other.spec.get("dagUID") == run.spec["dagUID"]
+            and other.spec.get("trigger") != "Backfill"
+        ]
+
+
+def begun(run: Stored) -> bool:
+    """Whether jobs of a run may be leased."""
+    return run.run.start_s is not None and not run.run.phase.finished
+
+
+class SuspendedDagsRest(Checker):
+    promise = "a suspended DAG makes no runs"
+    kinds = (DAG_RUNS, DAGS)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._since_s: dict[str, float] = {}
+        """By UID."""
+
+    def see(self, written: Written) -> Iterator[str]:
+        stored = written.after
+        if stored is None:
+            return
+        if written.kind is DAGS:
+            if stored.spec.get("suspend"):
+                self._since_s.setdefault(stored.uid, written.at_s)
+            else:
+                self._since_s.pop(stored.uid, None)
+        elif written.before is None and stored.spec.get("trigger") == "Schedule":
+            since_s = self._since_s.get(stored.spec["dagUID"])
+            patience_s = HEARD_S if self.scene.calm else HEARD_IN_TROUBLE_S
+            if since_s is not None and written.at_s - since_s > patience_s:
+                yield f"run {stored.name} is made {written.at_s - since_s:.1f} s after its DAG was suspended"
+
+
+class HistoryIsKept(Checker):
+    promise = "a run is deleted when as many later ones of its kind are kept, or its time is up"
+    kinds = (DAG_RUNS,)
+
+    def see(self, written: Written) -> Iterator[str]:
+        run = written.before
+        if written.after is not None or run is None or not written.sender.startswith("op"):
+            return
+        dag = self.scene.history.objects[DAGS].get(run.spec["dag"])
+        if dag is None or dag.uid != run.spec.get("dagUID") or not run.run.phase.finished:
+            return
+        history: Mapping[str, Any] = dag.spec.get("history") or {}
+        well = run.run.phase == "Succeeded"
+        wanted = history.get("succeeded", 3) if well else history.get("failed", 10)
+        kept = sum(
+            other.run.phase.finished
+            and (other.run.phase == "Succeeded") == well
+            and other.spec["dag"] == run.spec["dag"]
+            and (other.spec.get("trigger") == "Backfill") == (run.spec.get("trigger") == "Backfill")
+            for other in self.scene.history.objects[DAG_RUNS].values()
+        )
+        self.scene.coverage[
+            "run deleted by time" if "ttl" in history and kept < wanted else "run deleted by count"
+        ] += 1
+        if kept < wanted and "ttl" not in history and run.uid not in self.scene.deleted_by_people:
+            yield f"run {run.name} is deleted, and {kept} of its kind are kept: {wanted} are to be"
+
+
+SLOT_CHECKERS = (
+    OneRunForEachSlot,
+    EverySlotHasAFate,
+    SlotsOnTime,
+    SlotsAreMadeUpFor,
+    ForbidHolds,
+    RunsBeginInTurn,
+    SuspendedDagsRest,
+    RunsGoWhenTheyMay,
+    HistoryIsKept,
+)

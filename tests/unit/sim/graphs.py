@@ -8,6 +8,7 @@ from tests.unit.sim.conditions import draw_condition
 from tests.unit.sim.scripts import LIST_LENGTH_MAX, job_command
 
 SECONDS_MAX: Final = 20.0
+LONG_S: Final = (40.0, 90.0)
 RULES: Final = ("AllSucceeded", "AllDone", "AnySucceeded", "AnyFailed", "AllFailed", "NoneFailed")
 COUNTS: Final = (0, 2, 5, 12, 25)
 CODES: Final = (1, 3, 7)
@@ -32,6 +33,15 @@ def draw_tasks(rng: Random, work_s: float) -> list[dict[str, Any]]:
             says=_references(rng, task, puts),
         )
     return tasks
+
+
+def draw_long_tasks(rng: Random) -> list[dict[str, Any]]:
+    """One or two jobs in a row, of which a run takes longer than a minute, so that the next one is due beside it."""
+    seconds = rng.uniform(*LONG_S)
+    tasks = [
+        {"name": f"t{number}", "command": job_command(round(seconds, 2), 0.1)} for number in range(rng.randint(1, 2))
+    ]
+    return [task | ({"dependsOn": ["t0"]} if task["name"] != "t0" else {}) for task in tasks]
 
 
 def _task(rng: Random, number: int, puts: dict[str, str], before: Sequence[dict[str, Any]]) -> dict[str, Any]:

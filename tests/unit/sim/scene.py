@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from fencepost.api.names import API_VERSION, DAG_RUNS, DEAD_LETTERS, WORKERS, Kind
+from fencepost.api.names import API_VERSION, DAG_RUNS, DAGS, DEAD_LETTERS, WORKERS, Kind
 from fencepost.core.names import DagKey, shard_of
 from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Obj
@@ -155,11 +155,11 @@ class Scene:
         return shard_of(DagKey(NAMESPACE, dag), self.plan.shards)
 
     def unended(self) -> list[str]:
-        """What has not ended yet: runs, entries in mailboxes, rounds and replays that were asked for."""
+        """What has not ended yet, and can: runs, entries in mailboxes, rounds and replays that were asked for."""
         runs = [
             f"run {run.name} is {run.run.phase} ({run.run.reason or 'no reason'}: {run.run.message})"
             for run in self.history.objects[DAG_RUNS].values()
-            if not run.run.phase.finished
+            if not run.run.phase.finished and (run.spec["dag"] in self.history.objects[DAGS] or run.run.leases)
         ]
         entries = [
             f"worker {worker.name} has entries {sorted(worker.entries)}"
