@@ -27,6 +27,7 @@ from fencepost.loops.definitions import Definitions
 from fencepost.loops.due_queue import DueQueue
 from fencepost.loops.firing import Firing
 from fencepost.loops.ghosts import Ghosts
+from fencepost.loops.letters import Letters
 from fencepost.loops.pool_desk import PoolDesk
 from fencepost.loops.runs import Runs
 from fencepost.loops.world import World
@@ -49,14 +50,20 @@ class Dags:
     """All DAGs of the shards that this replica plans for."""
 
     def __init__(
-        self, world: World, definitions: Definitions, desk: PoolDesk, runs: Runs, admissions: Admissions
+        self,
+        world: World,
+        definitions: Definitions,
+        desk: PoolDesk,
+        runs: Runs,
+        letters: Letters,
+        admissions: Admissions,
     ) -> None:
         self._world = world
         self._definitions = definitions
         self._desk = desk
         self._runs = runs
         self._admissions = admissions
-        self._firing = Firing(world, definitions, desk, runs, admissions)
+        self._firing = Firing(world, definitions, desk, runs, letters, admissions)
         self._ghosts = Ghosts(world)
         self._memories = DagMemories(world, self.touch_status, self._firing.forget)
         self._queue = DueQueue(self._look)

@@ -12,6 +12,7 @@ from fencepost.loops.admissions import Admissions
 from fencepost.loops.dag_memory import DagMemory
 from fencepost.loops.deciding import Decision, decide, values_of
 from fencepost.loops.definitions import Compiled, Definitions
+from fencepost.loops.letters import Letters
 from fencepost.loops.pool_desk import PoolDesk
 from fencepost.loops.runs import Runs
 from fencepost.loops.world import World
@@ -23,12 +24,19 @@ class Firing:
     """Creates the runs of slots, one at a time for each DAG."""
 
     def __init__(
-        self, world: World, definitions: Definitions, desk: PoolDesk, runs: Runs, admissions: Admissions
+        self,
+        world: World,
+        definitions: Definitions,
+        desk: PoolDesk,
+        runs: Runs,
+        letters: Letters,
+        admissions: Admissions,
     ) -> None:
         self._world = world
         self._definitions = definitions
         self._desk = desk
         self._runs = runs
+        self._letters = letters
         self._admissions = admissions
 
     async def fire(self, view: DagView, memory: DagMemory, authority: Authority, slot_s: int) -> Next | None:
@@ -103,7 +111,8 @@ class Firing:
             return Decision(state, RunPlan(state), ())
         spec = RunSpec(view.key.name, Trigger.SCHEDULE, slot_s)
         values = values_of(run, view.key, spec, compiled)
-        facts = RunFacts(run_uid="", epoch=authority.epoch, cancelled=False, values=values)
+        room = self._letters.room(view.key)
+        facts = RunFacts(run_uid="", epoch=authority.epoch, cancelled=False, values=values, letters_room=room)
         return decide(self._desk, view.key, run, compiled, RunState(), facts, now_s)
 
     def _fate(self, slot_s: int, made_s: float) -> Fate:

@@ -69,8 +69,10 @@ class Letters:
         buried = self._buried.get(uid, ())
         return frozenset(job for job, death in dying.items() if (job, death.round) in buried)
 
-    def stored(self, view: RunView, state: RunState) -> None:
-        """This is a run's stored state: what dies in it gets its letters."""
+    def stored(self, view: RunView, state: RunState, unlettered: int = 0) -> None:
+        """This is a run's stored state: what dies in it gets its letters, but for so many that find no room."""
+        if unlettered:
+            self._miss(view, unlettered)
         if state.dying:
             self._waiting[view.key] = None
             self._touch()
@@ -89,8 +91,6 @@ class Letters:
                 self._attempts.note(uid, report.job, lease.attempt, report.result)
             else:
                 self._attempts.drop(uid, report.job)
-        if decision.plan.unlettered:
-            self._miss(view, decision.plan.unlettered)
 
     def leave(self, view: RunView) -> None:
         """The run has ended, is gone, or is another replica's."""

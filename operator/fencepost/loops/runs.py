@@ -118,7 +118,7 @@ class Runs:
         """A run's write has been stored: deliver what it leases, and count. What its writer is to do next."""
         state = decision.state
         self._delivery.deliver(view, authority, compiled, state, decision.plan)
-        self._letters.stored(view, state)
+        self._letters.stored(view, state, decision.plan.unlettered)
         self._desk.close(decision.grants)
         self._desk.hold(view.dag, view.key, len(state.leases))
         count(self._world, view, before, state)

@@ -104,7 +104,7 @@ class Scheduler:
         self._runs = Runs(
             self.world, definitions, self._desk, self._mailboxes, self._letters, self._replays, admissions
         )
-        self._dags = Dags(self.world, definitions, self._desk, self._runs, admissions)
+        self._dags = Dags(self.world, definitions, self._desk, self._runs, self._letters, admissions)
         self._audit = Audit(clock, self._look_closely)
         self._history = History(self.world, self._dags, definitions, history_age_min_s, history_total)
         self._keeper = Keeper(self.world, self._mailboxes)

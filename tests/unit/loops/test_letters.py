@@ -31,6 +31,19 @@ def count(stage: Stage, name: str = "Ann", **labels: str) -> float:
     return stage.replicas[name].count("dead_letters_total", **labels)
 
 
+def test_a_job_that_fails_in_the_write_that_makes_its_run_leaves_a_letter() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        stage.dag("etl", a_task("load", when="int(params.region) > 0"), params={"region": "eu"}, cron="* * * * *")
+        await stage.at(70.0)
+        (letter,) = letters(stage)
+        assert letter["spec"]["job"]["reason"] == "NotStarted"
+        (run,) = stage.all(DAG_RUNS)
+        assert stage.run(run["metadata"]["name"]).phase is RunPhase.FAILED
+
+    play(story)
+
+
 def test_a_job_that_used_up_its_retries_leaves_a_letter_that_tells_of_its_attempts() -> None:
     async def story(stage: Stage) -> None:
         stage.leader()

@@ -86,7 +86,7 @@ class RoundsKeepWhatIsGood(Definitions):
             left = rerun.get("downstream", False) or phase in (JobPhase.SKIPPED, JobPhase.CANCELLED)
             if job.index in chosen[job.task] or (job.task in below and left):
                 at_once = run.ended.get(job) in (JobPhase.SUCCEEDED, JobPhase.FAILED)
-                if at_once and job not in failed_at_once(run):
+                if at_once and job.task not in failed_at_once(run):
                     yield f"{run.name} {job} is to run again and still has {phase}"
                 continue
             self.scene.coverage[f"kept through a round: {phase}"] += 1
@@ -118,9 +118,9 @@ class RoundsKeepWhatIsGood(Definitions):
         return below
 
 
-def failed_at_once(run: Stored) -> set[JobKey]:
-    """Jobs that have failed in the very write in which they were opened: nobody can say whether they are to run."""
-    return {job for job, text in run.run.failures.items() if text.startswith(("ConditionFailed", "ListFailed"))}
+def failed_at_once(run: Stored) -> set[str]:
+    """Tasks that may have failed in the very write in which they were opened, as nobody can say whether they run."""
+    return {job.task for job, text in run.run.failures.items() if text.startswith(("ConditionFailed", "ListFailed"))}
 
 
 class LettersAreWritten(Definitions):
@@ -155,7 +155,7 @@ class LettersAreWritten(Definitions):
         dead = self._dead.setdefault(run.uid, set())
         was = before.ended if before is not None else {}
         fresh = [job for job, phase in run.ended.items() if phase is JobPhase.FAILED and was.get(job) is not phase]
-        known = before is not None or not run.ended
+        known = before is not None or run.spec.get("trigger") == "Schedule"
         if known and not run.spec.get("overrides") and not stops(run, definition) and self._has_room(run, fresh):
             dead |= {(run.uid, job.task, job.index, run.run.round) for job in fresh}
         if before is not None and before.run.round != run.run.round:
