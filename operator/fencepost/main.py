@@ -180,6 +180,8 @@ class Replica:
             shards=args.shards,
             window_s=args.window,
             holds=lambda shard: self.leadership.holds(shard),
+            rivals=lambda pool: self.leadership.rivals(pool),
+            on_critical=lambda: self.leadership.hurry(),
             history_age_min_s=args.history_age,
             history_total=args.history_total,
         )
@@ -195,6 +197,7 @@ class Replica:
             clock_right=lambda: not clock_check.wrong,
             on_acquired=self.scheduler.acquired,
             on_released=self.scheduler.released,
+            waiting=self.scheduler.backlogs,
         )
 
     def stuck(self) -> str:

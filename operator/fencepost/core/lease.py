@@ -17,8 +17,11 @@ take the dead member's shards, each with an epoch one higher than the last.
 All moments here are seconds on the steady clock of whoever counts them. No moment that another machine wrote is read.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
+
+from fencepost.core.turns import Backlog
 
 DURATION_S_MAX = 300
 """Of a Lease. A Lease that claims more was edited by hand."""
@@ -120,6 +123,8 @@ class MemberRecord:
     """By which the member counts its own trust window, so others must not count less."""
     clock_right: bool = True
     """Whether the member trusts its own wall clock: it may fire what is scheduled."""
+    waiting: Mapping[str, Backlog] = field(default_factory=dict)
+    """By pool, the best of its jobs that waits for a slot."""
 
 
 def silent_at_s(record: MemberRecord, seen_s: float, contact: Contact, times: LeaseTimes) -> float:

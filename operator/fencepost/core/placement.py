@@ -10,8 +10,8 @@ what its runs hold and what has been granted to them; both are known here, since
 Slots of the reserve go to critical claims alone, and those take them before any other, so that what is left to the rest
 is all that can be. Being critical is what the DAG says; no claim comes to it by waiting.
 
-What this does not know: slots that another replica fills at the same moment. The compare-and-swap on the worker's
-mailbox decides those.
+Other replicas have queues of their own on the same slots: whose turn a slot is, `core.turns` says. What this does not
+know: slots that another replica fills at the same moment. The compare-and-swap on the worker's mailbox decides those.
 """
 
 import heapq
@@ -22,6 +22,8 @@ from enum import StrEnum
 
 from fencepost.core.definition import Priority
 from fencepost.core.names import DagKey, RunKey
+from fencepost.core.slots import Slots
+from fencepost.core.turns import NOBODY, Backlog, Rivals, Turn, enter
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,95 +90,13 @@ class _Claim:
     ready_s: float
 
 
-class _Shelf:
-    """Free slots of one sort, by worker. The worker with the most of them comes first, so load spreads."""
-
-    def __init__(self) -> None:
-        self._free: dict[str, int] = {}
-        self._by_free: dict[int, dict[str, None]] = {}
-        self.free = 0
-
-    def put(self, worker: str, free: int) -> None:
-        """So many on this worker, which had none."""
-        if free > 0:
-            self._free[worker] = free
-            self.free += free
-            self._by_free.setdefault(free, {})[worker] = None
-
-    def pull(self, worker: str) -> int:
-        """All that are on the worker, which has none any more."""
-        free = self._free.pop(worker, 0)
-        self.free -= free
-        if free:
-            del self._by_free[free][worker]
-            if not self._by_free[free]:
-                del self._by_free[free]
-        return free
-
-    def take(self) -> str:
-        """The worker with the most, one fewer from now on. There must be one."""
-        worker = next(iter(self._by_free[max(self._by_free)]))
-        self.put(worker, self.pull(worker) - 1)
-        return worker
-
-
-class Slots:
-    """Free slots of each live worker: those that any job may take, and those of the reserve."""
-
-    def __init__(self) -> None:
-        self._size: dict[str, int] = {}
-        self._reserved: dict[str, int] = {}
-        self._open = _Shelf()
-        self._kept = _Shelf()
-        self.live = 0
-        """Slots of all live workers, taken or not."""
-        self.reserved = 0
-        """Of those, the ones kept for critical jobs, taken or not."""
-
-    @property
-    def free(self) -> int:
-        """All that are free, whoever may take them."""
-        return self._open.free + self._kept.free
-
-    @property
-    def open(self) -> int:
-        """Those that any job may take."""
-        return self._open.free
-
-    def set(self, worker: str, size: int, free: int, reserved: int = 0, kept: int = 0) -> None:
-        """The worker lives and has this many slots, `reserved` of them for critical jobs. `free` of them are free
-        (below zero counts as none), `kept` of those for critical jobs alone."""
-        self.drop(worker)
-        self._size[worker], self._reserved[worker] = size, reserved
-        self.live += size
-        self.reserved += reserved
-        self._open.put(worker, free - kept)
-        self._kept.put(worker, min(free, kept))
-
-    def drop(self, worker: str) -> None:
-        """The worker takes nothing any more."""
-        self.live -= self._size.pop(worker, 0)
-        self.reserved -= self._reserved.pop(worker, 0)
-        self._open.pull(worker)
-        self._kept.pull(worker)
-
-    def take(self, *, critical: bool = False) -> str | None:
-        """The worker to give the next job to, with one free slot fewer from now on; None when there is none for it."""
-        for shelf in (self._kept, self._open) if critical else (self._open,):
-            if shelf.free:
-                return shelf.take()
-        return None
-
-    def __len__(self) -> int:
-        return len(self._size)
-
-
 class PoolQueue:
     """The claims on one pool, its slots, and what each DAG holds."""
 
-    def __init__(self, spec: PoolSpec) -> None:
+    def __init__(self, spec: PoolSpec, replica: str = "") -> None:
+        """`replica`: whose queue it is."""
         self.spec = spec
-        self.slots = Slots()
+        self.slots = Slots(replica)
         self._claims: dict[RunKey, dict[str, _Claim]] = {}
         self._heaps: dict[Priority, list[tuple[float, int, _Claim]]] = {priority: [] for priority in Priority}
         self._pushed = 0
@@ -223,22 +143,33 @@ class PoolQueue:
         """Slots that one DAG may hold: at least one, else the floor of its share of the live slots."""
         return max(1, int(self.spec.share_max * self.slots.live + 1e-9))
 
-    def grants(self, now_s: float) -> Iterator[Grant]:
-        """Give free slots to claims, best first, until either runs out. Each grant counts as held from here on."""
-        while self.slots.free:
-            claim = self._best(now_s)
-            if claim is None:
-                return
-            if self._held[claim.dag] >= self.cap():
-                self._park(claim)
-                continue
+    def grants(
+        self, now_s: float, rivals: Rivals = NOBODY, steady_s: float = 0.0, yield_s: float = 0.0
+    ) -> Iterator[Grant]:
+        """Give free slots to claims, best first, until either runs out. Each grant counts as held from here on. A slot
+        is left alone for `yield_s` for each of the rivals that goes before us."""
+        while self.slots.free and (claim := self._runnable(now_s)) is not None:
             critical = claim.priority is Priority.CRITICAL
-            worker = self.slots.take(critical=critical)
+            contest = enter(self._backlog(claim, now_s), rivals)
+            worker = self.slots.take(Turn(contest, steady_s, yield_s), critical=critical)
             if worker is None:
-                return  # what is free is kept for critical claims, which would have come before this one
+                return  # what is free is another's turn, or kept for critical claims, which would have come before
             claim.count -= 1
             self.hold(claim.dag, claim.run, self._held_by_run.get(claim.run, 0) + 1)
             yield Grant(claim.run, claim.task, worker, critical)
+
+    def backlog(self, now_s: float) -> Backlog | None:
+        """The best claim that waits and could run, as other replicas are told of it. One whose DAG may hold the whole
+        pool, and does, could: it waits for a slot and not for its DAG."""
+        claim = self._runnable(now_s) if self.cap() < self.slots.live else self._best(now_s)
+        return None if claim is None else self._backlog(claim, now_s)
+
+    def critical_waits(self, now_s: float) -> bool:
+        """Whether a critical claim waits that could run."""
+        if not self._heaps[Priority.CRITICAL]:
+            return False
+        claim = self._runnable(now_s)
+        return claim is not None and claim.priority is Priority.CRITICAL
 
     def capacity_changed(self) -> None:
         """The number of live slots is another, and so every DAG's cap: look again at what was parked."""
@@ -255,7 +186,7 @@ class PoolQueue:
         held, cap, live = self._held[dag], self.cap(), self.slots.live
         if cap <= held < live:
             return Block.DAG_AT_CAP, f"{held} of {cap} slots used; raise maxSharePerDAG of pool {pool!r} or wait"
-        if self.slots.free:
+        if self.slots.free and not self.slots.open:
             kept = f"{self.slots.reserved} of {live} slots of pool {pool!r} are kept for critical jobs"
             return Block.RESERVED, f"{kept}, and the others are taken; add workers or wait"
         return Block.POOL_FULL, f"all {live} slots of pool {pool!r} are taken; add workers or wait"
@@ -271,6 +202,15 @@ class PoolQueue:
     def _push(self, claim: _Claim) -> None:
         self._pushed += 1
         heapq.heappush(self._heaps[claim.priority], (claim.ready_s, self._pushed, claim))
+
+    def _runnable(self, now_s: float) -> _Claim | None:
+        """The best claim whose DAG is below its cap; those that come before it are parked."""
+        while (claim := self._best(now_s)) is not None and self._held[claim.dag] >= self.cap():
+            self._park(claim)
+        return claim
+
+    def _backlog(self, claim: _Claim, now_s: float) -> Backlog:
+        return Backlog(self._aged(claim.priority, now_s - claim.ready_s), claim.ready_s)
 
     def _best(self, now_s: float) -> _Claim | None:
         """The best of the four heads, by aged priority, then by how long it has waited."""

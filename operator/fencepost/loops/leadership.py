@@ -22,6 +22,7 @@ from fencepost.base.clock import Clock
 from fencepost.core.lease import LeaseTimes, Step, is_led, next_epoch, next_step, silent_at_s, stray_at_s
 from fencepost.core.names import member_lease_name
 from fencepost.core.ring import assign, eligible
+from fencepost.core.turns import Backlog, Rivals
 from fencepost.kube.errors import ApiError, ConflictError, NotFoundError
 from fencepost.kube.protocol import Api
 from fencepost.loops.lease_store import WRITE_S_MAX, LeaseStore
@@ -61,7 +62,9 @@ class Leadership:
         clock_right: Callable[[], bool],
         on_acquired: Callable[[int, int], None],
         on_released: Callable[[int], Awaitable[None]],
+        waiting: Callable[[], Mapping[str, Backlog]] = dict,
     ) -> None:
+        """`waiting`: by pool, the best of our jobs that waits for a slot; the others are told with each renewal."""
         self._api = api
         self._clock = clock
         self._namespace = namespace
@@ -82,6 +85,7 @@ class Leadership:
             nonce=nonce,
             progress=progress,
             clock_right=clock_right,
+            waiting=waiting,
             on_renewed=self._alarm.ring,
             on_fenced=self._lose_all,
         )
@@ -119,6 +123,17 @@ class Leadership:
     def holds(self, shard: int) -> int | None:
         """The epoch under which we may act for the shard now; None: we may not. Ask before each write."""
         return self._held.get(shard) if self._membership.holds() else None
+
+    def rivals(self, pool: str) -> Rivals:
+        """What the other members have told of a pool. One whose Lease has run out tells nothing any more."""
+        now_s, members = self._clock.steady_s(), self._watch.members.items()
+        told = {name: seen for name, seen in members if name != self.identity and pool in seen.record.waiting}
+        live = {name: seen for name, seen in told.items() if now_s - seen.seen_s < seen.record.duration_s}
+        return Rivals(self.identity, {name: seen.record.waiting[pool] for name, seen in live.items()})
+
+    def hurry(self) -> None:
+        """A critical job waits for a slot: let the others know."""
+        self._membership.hurry()
 
     async def run(self) -> None:
         """Lead what is ours, until cancelled. ShardCountError if the cluster has another number of shards."""

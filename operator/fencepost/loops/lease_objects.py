@@ -5,13 +5,23 @@ may have changed (a missing `leaseTransitions`, a duration of zero) is read as "
 next write of the Lease sets it right.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-from fencepost.api.names import CLOCK_ANNOTATION, LEASES, ROLE_LABEL, SHARD_LABEL, SHARDS_ANNOTATION
-from fencepost.api.times import format_micro_time
+from fencepost.api.names import (
+    CLOCK_ANNOTATION,
+    LEASES,
+    ROLE_LABEL,
+    SHARD_LABEL,
+    SHARDS_ANNOTATION,
+    WAITING_ANNOTATION,
+)
+from fencepost.api.times import format_micro_time, format_time, parse_time
 from fencepost.core.clock_skew import ClockState
+from fencepost.core.definition import Priority
 from fencepost.core.lease import LeaseTimes, MemberRecord, ShardRecord
 from fencepost.core.names import member_lease_name, shard_lease_name
+from fencepost.core.turns import NOBODY, Backlog
 from fencepost.kube.protocol import Obj
 
 ROLE_SHARD = "shard"
@@ -23,15 +33,29 @@ _SHARD_PREFIX = shard_lease_name(0).removesuffix("0")
 _MEMBER_PREFIX = member_lease_name("")
 
 
+POOLS_TOLD_MAX = 20
+"""A member's Lease tells of so many pools at most, of those with the best jobs."""
+
+
 def member_object(
-    namespace: str, identity: str, times: LeaseTimes, joined_s: float, now_s: float, *, clock_right: bool = True
+    namespace: str,
+    identity: str,
+    times: LeaseTimes,
+    joined_s: float,
+    now_s: float,
+    *,
+    clock_right: bool = True,
+    waiting: Mapping[str, Backlog] = NOBODY.others,
 ) -> Obj:
     """The member Lease of a replica that joined and renews it at these Unix times, by a clock that it trusts or not."""
     return _lease(
         namespace,
         member_lease_name(identity),
         labels={ROLE_LABEL: ROLE_MEMBER},
-        annotations={CLOCK_ANNOTATION: ClockState.RIGHT if clock_right else ClockState.WRONG},
+        annotations={
+            CLOCK_ANNOTATION: ClockState.RIGHT if clock_right else ClockState.WRONG,
+            WAITING_ANNOTATION: _waiting_text(waiting),
+        },
         spec={
             "holderIdentity": identity,
             "leaseDurationSeconds": times.duration_s,
@@ -100,6 +124,7 @@ def member_record(obj: Obj) -> MemberRecord:
         version=obj["metadata"]["resourceVersion"],
         duration_s=duration_s,
         clock_right=annotations.get(CLOCK_ANNOTATION) != ClockState.WRONG,
+        waiting=_read_waiting(annotations.get(WAITING_ANNOTATION, "")),
     )
 
 
@@ -110,6 +135,25 @@ def counts_as_gone(member: Obj) -> bool:
     """
     metadata = member["metadata"]
     return "deletionTimestamp" in metadata or (metadata.get("labels") or {}).get(ROLE_LABEL) != ROLE_MEMBER
+
+
+def _waiting_text(waiting: Mapping[str, Backlog]) -> str:
+    """`default critical 2026-11-30T13:00:00Z, gpu low 2026-11-30T12:58:10Z`"""
+    best_first = sorted(waiting.items(), key=lambda item: (-item[1].level, item[1].since_s))
+    told = [f"{pool} {Priority(each.level)} {format_time(each.since_s)}" for pool, each in best_first]
+    return ", ".join(told[:POOLS_TOLD_MAX])
+
+
+def _read_waiting(text: str) -> dict[str, Backlog]:
+    """The inverse; what cannot be read is not there."""
+    waiting: dict[str, Backlog] = {}
+    for part in text.split(", ") if text else ():
+        try:
+            pool, level, since = part.split(" ")
+            waiting[pool] = Backlog(Priority.parse(level), parse_time(since))
+        except (KeyError, ValueError):
+            continue
+    return waiting
 
 
 def _lease(namespace: str, name: str, labels: dict[str, str], annotations: dict[str, str], spec: dict[str, Any]) -> Obj:

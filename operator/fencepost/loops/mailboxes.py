@@ -48,10 +48,12 @@ class Room(NamedTuple):
 
     free: int
     """Below zero where too many were."""
-    reserved: int
+    reserved: int = 0
     """Slots for critical jobs alone, taken or not."""
-    kept: int
+    kept: int = 0
     """How many of the free ones are."""
+    ours: int = 0
+    """Slots that stand free in the worker's object, with a job of ours on its way."""
 
 
 @dataclass(slots=True)
@@ -101,17 +103,18 @@ class Mailboxes:
         """What can be granted now; nothing on a worker that takes nothing new."""
         worker, box = view.worker, self._boxes.get(view.name, _NOTHING)
         if not worker.slots_offered:
-            return Room(0, 0, 0)
-        change = busy_change(worker.leases, worker.results, box.puts, box.removals)
-        free = worker.slots - view.busy - change - box.granted
+            return Room(0)
+        ours = busy_change(worker.leases, worker.results, box.puts, box.removals) + box.granted
+        free = worker.slots - view.busy - ours
         reserved = self._reserves.kept(view)
         if not reserved:
-            return Room(free, 0, 0)
+            return Room(free, ours=max(0, ours))
         critical = worker.critical | {key for key, put in box.puts.items() if put.critical}
         others = busy_slots(worker.leases, worker.results, critical)
         others += busy_change(worker.leases, worker.results, box.puts, box.removals, critical)
         others += box.granted - box.granted_critical
-        return Room(free, reserved, max(0, free - max(0, worker.slots - reserved - others)))
+        kept = max(0, free - max(0, worker.slots - reserved - others))
+        return Room(free, reserved, kept, max(0, ours))
 
     def grant(self, worker: str, *, critical: bool) -> None:
         """Count a slot as taken for a job on its way into a lease."""

@@ -10,14 +10,16 @@ window opens only by a renewal whose answer we have, and from the moment before 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from fencepost.api.names import LEASES
 from fencepost.api.times import format_micro_time
 from fencepost.base.alarm import Alarm
 from fencepost.base.clock import Clock
+from fencepost.core.definition import Priority
 from fencepost.core.lease import CLOSED, NO_CONTACT, LeaseTimes, trust_window
 from fencepost.core.names import member_lease_name
+from fencepost.core.turns import Backlog
 from fencepost.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
 from fencepost.kube.protocol import Api, Obj
 from fencepost.loops.lease_objects import counts_as_gone, member_object, over
@@ -25,6 +27,8 @@ from fencepost.loops.lease_objects import counts_as_gone, member_object, over
 log = logging.getLogger(__name__)
 
 RETRY_S = 0.5
+HURRY_S = 1.0
+"""Between renewals, if something is worth telling at once."""
 
 
 class Membership:
@@ -41,6 +45,7 @@ class Membership:
         nonce: Callable[[], str],
         progress: Callable[[], bool],
         clock_right: Callable[[], bool],
+        waiting: Callable[[], Mapping[str, Backlog]],
         on_renewed: Callable[[], None],
         on_fenced: Callable[[], Awaitable[None]],
     ) -> None:
@@ -52,6 +57,9 @@ class Membership:
         self._nonce = nonce
         self._progress = progress
         self._clock_right = clock_right
+        self._waiting = waiting
+        self._told: Mapping[str, Backlog] = {}
+        self._sent_s = clock.steady_s()
         self._on_renewed = on_renewed
         self._on_fenced = on_fenced
         self._due = Alarm(clock)
@@ -79,6 +87,14 @@ class Membership:
         """Our Lease seems to be gone: act no more until a renewal has succeeded, and try one now."""
         self._trust = CLOSED
         self._due.ring()
+
+    def hurry(self) -> None:
+        """Renew now, if a critical job waits of which the others have not been told. A renewal that comes early takes
+        the place of the next one."""
+        if self._clock.steady_s() - self._sent_s < HURRY_S:
+            return
+        if _critical(self._waiting()) - _critical(self._told):
+            self._due.ring()
 
     async def run(self) -> None:
         """Join, renew, and join again once fenced; until `leave`, or cancelled."""
@@ -129,9 +145,15 @@ class Membership:
 
     async def _write(self) -> Obj | None:
         """The Lease as stored by a write of ours; None if what is stored is not what we believed."""
-        now_s, clock_right = self._clock.now_s(), self._clock_right()
+        self._sent_s, self._told = self._clock.steady_s(), self._waiting()
         wanted = member_object(
-            self._namespace, self.identity, self._times, self._joined_s, now_s, clock_right=clock_right
+            self._namespace,
+            self.identity,
+            self._times,
+            self._joined_s,
+            self._clock.now_s(),
+            clock_right=self._clock_right(),
+            waiting=self._told,
         )
         try:
             if self._lease is None:
@@ -156,3 +178,8 @@ class Membership:
         if ours:
             self._lease = stored
         return ours
+
+
+def _critical(waiting: Mapping[str, Backlog]) -> set[str]:
+    """The pools for which a critical job waits."""
+    return {pool for pool, backlog in waiting.items() if backlog.level == Priority.CRITICAL}

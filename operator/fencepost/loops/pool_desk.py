@@ -4,22 +4,42 @@ A grant is a promise of one slot to one run. It lives here from the moment it is
 it into a lease or given it back; so long it counts as taken, on the worker and for the DAG's share.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from fencepost.apply.writers import Next, Writers
+from fencepost.base.clock import Clock
 from fencepost.base.metrics import PoolSizes
 from fencepost.core.names import DagKey, RunKey
 from fencepost.core.placement import Block, Demand, Grant, PoolQueue, PoolSpec
+from fencepost.core.turns import Backlog, Rivals
 from fencepost.loops.mailboxes import Mailboxes
 from fencepost.observe.workers import WorkerCache, WorkerView
+
+YIELD_WINDOWS = 10
+"""A slot is left alone for so many of the writers' windows for each replica that goes before us: what it takes to see
+the slot, lease the job and deliver it."""
+YIELD_MAX_S = 3.0
 
 
 class PoolDesk:
     """All pools by name."""
 
-    def __init__(self, workers: WorkerCache, now_s: Callable[[], float], on_grant: Callable[[RunKey], None]) -> None:
+    def __init__(
+        self,
+        workers: WorkerCache,
+        clock: Clock,
+        writers: Writers,
+        rivals: Callable[[str], Rivals],
+        on_grant: Callable[[RunKey], None],
+        on_critical: Callable[[], None],
+    ) -> None:
+        """`rivals`: what other replicas tell of this pool. `on_critical`: a critical job waits for a slot."""
         self._workers = workers
-        self._now_s = now_s
+        self._clock = clock
+        self._writers = writers
+        self._rivals = rivals
         self._on_grant = on_grant
+        self._on_critical = on_critical
         self._pools: dict[str, PoolQueue] = {}
         self._pool_of_worker: dict[str, str] = {}
         self._pool_of_run: dict[RunKey, str] = {}
@@ -34,7 +54,7 @@ class PoolDesk:
             return False
         reserved_before = 0 if pool is None else pool.spec.reserved_percent
         if pool is None:
-            pool = self._pools[spec.name] = PoolQueue(spec)
+            pool = self._pools[spec.name] = PoolQueue(spec, self._rivals(spec.name).me)
         pool.spec = spec
         if not len(pool.slots) or spec.reserved_percent != reserved_before:
             for view in list(self._workers.all()):
@@ -56,6 +76,12 @@ class PoolDesk:
         pool = self._pools.get(name)
         return pool.spec.reserved_percent if pool is not None else 0
 
+    def backlogs(self) -> Mapping[str, Backlog]:
+        """Of each pool the best job that waits for a slot, where one does: what other replicas are told."""
+        now_s = self._clock.now_s()
+        waiting = {name: pool.backlog(now_s) for name, pool in self._pools.items()}
+        return {name: backlog for name, backlog in waiting.items() if backlog is not None}
+
     def sizes(self) -> Iterable[PoolSizes]:
         """Of each pool. Walks the claims: for a scrape."""
         for name, pool in self._pools.items():
@@ -76,7 +102,7 @@ class PoolDesk:
             self._pool_of_worker.pop(worker, None)
         else:
             self._pool_of_worker[worker] = name
-            pool.slots.set(worker, view.worker.slots, *self.mailboxes.room(view))
+            pool.slots.set(worker, view.worker.slots, *self.mailboxes.room(view), self._clock.steady_s())
         if pool.slots.live != live_before:
             pool.capacity_changed()
         self._pump(name, None)
@@ -156,11 +182,26 @@ class PoolDesk:
         assert self.mailboxes is not None
         if pool is None:
             return
-        for grant in pool.grants(self._now_s()):
-            self.mailboxes.grant(grant.worker, critical=grant.critical)
-            self._grants.setdefault(grant.run, []).append(grant)
-            if grant.run != asking:
-                self._on_grant(grant.run)
+        now_s = self._clock.now_s()
+        if pool.slots.free:
+            yield_s = min(YIELD_MAX_S, YIELD_WINDOWS * self._writers.window_s())
+            for grant in pool.grants(now_s, self._rivals(name), self._clock.steady_s(), yield_s):
+                self.mailboxes.grant(grant.worker, critical=grant.critical)
+                self._grants.setdefault(grant.run, []).append(grant)
+                if grant.run != asking:
+                    self._on_grant(grant.run)
+            if pool.slots.aside:
+                self._writers.touch(("turns", name), lambda: self._look_again(name), after_s=yield_s)
+        if pool.critical_waits(now_s):
+            self._on_critical()
+
+    async def _look_again(self, name: str) -> Next:
+        """Slots that were left alone for other replicas may have been left alone for long enough."""
+        pool = self._pools.get(name)
+        if pool is not None:
+            pool.slots.look_again()
+            self._pump(name, None)
+        return Next.REST
 
 
 def takes_jobs(view: WorkerView) -> bool:

@@ -9,7 +9,7 @@ after the acquisition.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from fencepost.api import names as wire
 from fencepost.api.read import read_pool
@@ -19,6 +19,7 @@ from fencepost.base.clock import Clock
 from fencepost.base.metrics import Metrics
 from fencepost.core.names import DagKey, MailboxKey, RunKey, parse_mailbox_key
 from fencepost.core.placement import PoolSpec
+from fencepost.core.turns import NOBODY, Backlog, Rivals
 from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Api, Obj
 from fencepost.loops.admissions import Admissions
@@ -66,11 +67,14 @@ class Scheduler:
         shards: int,
         window_s: float,
         holds: Callable[[int], int | None],
+        rivals: Callable[[str], Rivals] = lambda _: NOBODY,
+        on_critical: Callable[[], None] = lambda: None,
         history_age_min_s: float = AGE_MIN_S,
         history_total: int = TOTAL_MAX,
     ) -> None:
-        """`holds` gives a shard's epoch while its trust window is open; `window_s` is how long a write waits for
-        company when the API server is quick."""
+        """`holds` gives a shard's epoch while its trust window is open; `rivals` what other replicas tell of a pool;
+        `on_critical` is called while a critical job waits for a slot; `window_s` is how long a write waits for company
+        when the API server is quick."""
         ready = Shards(shards, holds)
         writers = Writers(window_s)
         self._acquired: dict[int, int] = {}
@@ -93,7 +97,7 @@ class Scheduler:
             letters=LetterCache(shards, self._letter_changed, self._letter_gone, metrics.set_aside),
             workers=WorkerCache(self._worker_changed, self._worker_gone, metrics.set_aside),
         )
-        self._desk = PoolDesk(self.world.workers, clock.now_s, self._touch_run)
+        self._desk = PoolDesk(self.world.workers, clock, writers, rivals, self._touch_run, on_critical)
         self._reserves = Reserves(self.world.workers, ready, writers, self._desk.reserved_percent, self._mark_worker)
         self._mailboxes = Mailboxes(self.world, self._reserves, self._slots_changed, self._touch_entry)
         self._desk.mailboxes = self._mailboxes
@@ -128,6 +132,10 @@ class Scheduler:
             group.create_task(self._keeper.stay_in_contact())
             group.create_task(self._history.run())
             await self._pass_barriers()
+
+    def backlogs(self) -> Mapping[str, Backlog]:
+        """By pool, the best job that waits for a slot: what other replicas are to be told."""
+        return self._desk.backlogs()
 
     async def close(self) -> None:
         """Start no write any more, and wait for those in flight."""

@@ -6,7 +6,8 @@ import pytest
 
 from fencepost.core.definition import Priority
 from fencepost.core.names import DagKey, RunKey
-from fencepost.core.placement import Block, Demand, PoolQueue, PoolSpec, Slots
+from fencepost.core.placement import Block, Demand, PoolQueue, PoolSpec
+from fencepost.core.turns import Backlog, Rivals
 from tests.unit.support.builders import NOW_S, a_demand
 
 
@@ -345,17 +346,60 @@ def test_jobs_spread_over_the_workers_with_the_most_free_slots() -> None:
     assert set(workers[3:]) == {"w0", "w1", "w2"}
 
 
-def test_slots_count_what_is_live_and_what_is_free() -> None:
-    slots = Slots()
-    slots.set("a", 4, 3)
-    slots.set("b", 2, 5 - 6)
-    assert (slots.live, slots.free, len(slots)) == (6, 3, 2)
+# Other replicas.
 
-    slots.set("a", 4, 1)
-    slots.drop("b")
-    slots.drop("never-seen")
-    assert (slots.live, slots.free, len(slots)) == (4, 1, 1)
 
-    assert slots.take() == "a"
-    assert slots.take() is None
-    assert slots.take(critical=True) is None
+def others(**told: tuple[Priority, float]) -> Rivals:
+    """What other replicas tell: of each the priority of its best job, and how many seconds ago that was ready."""
+    return Rivals("me", {name: Backlog(int(level), NOW_S - ago_s) for name, (level, ago_s) in told.items()})
+
+
+def test_a_slot_is_left_alone_while_another_replica_has_a_higher_job_and_taken_after_a_while() -> None:
+    pool = a_pool(2)
+    offer(pool, "low-1", a_demand(count=2, priority=Priority.LOW))
+    rivals = others(ann=(Priority.CRITICAL, 0))
+
+    assert list(pool.grants(NOW_S, rivals, 0.4, 0.5)) == []
+    assert (pool.slots.free, pool.slots.aside) == (2, 2)
+    assert block(pool, "low-1") == (Block.POOL_FULL, "all 2 slots of pool 'default' are taken; add workers or wait")
+
+    pool.slots.look_again()
+    assert len(list(pool.grants(NOW_S, rivals, 0.5, 0.5))) == 2
+
+
+def test_a_higher_job_of_ours_waits_for_nobody() -> None:
+    pool = a_pool(2)
+    offer(pool, "urgent-1", a_demand(priority=Priority.CRITICAL))
+    offer(pool, "low-1", a_demand(priority=Priority.LOW))
+
+    grants = list(pool.grants(NOW_S, others(ann=(Priority.HIGH, 999)), 0.0, 0.5))
+
+    assert [grant.run.name for grant in grants] == ["urgent-1"], "and the other one lets Ann go first"
+
+
+def test_a_dag_that_may_hold_the_whole_pool_and_does_waits_for_a_slot_all_the_same() -> None:
+    pool = a_pool(2)
+    offer(pool, "etl-1", a_demand(count=3))
+    assert granted(pool) == ["etl-1", "etl-1"]
+
+    assert pool.backlog(NOW_S) == Backlog(int(Priority.NORMAL), NOW_S)
+
+
+def test_others_are_told_of_the_best_job_that_could_run() -> None:
+    pool = a_pool(10, share_max=0.1)
+    assert pool.backlog(NOW_S) is None
+
+    offer(pool, "etl-1", a_demand(priority=Priority.HIGH))
+    offer(pool, "etl-2", a_demand(priority=Priority.CRITICAL))
+    assert (pool.backlog(NOW_S), pool.critical_waits(NOW_S)) == (Backlog(int(Priority.CRITICAL), NOW_S), True)
+
+    hold(pool, "etl-0", 1)
+    assert (pool.backlog(NOW_S), pool.critical_waits(NOW_S)) == (None, False)
+
+    offer(pool, "old-1", a_demand(priority=Priority.LOW, ready_s=NOW_S - 700))
+    assert pool.backlog(NOW_S) == Backlog(int(Priority.NORMAL), NOW_S - 700)
+    assert not pool.critical_waits(NOW_S)
+
+    offer(pool, "urgent-1", a_demand(priority=Priority.CRITICAL))
+    pool.withdraw(RunKey("ns", "urgent-1"))
+    assert not pool.critical_waits(NOW_S)

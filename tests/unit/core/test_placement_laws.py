@@ -169,7 +169,8 @@ class AnyPool(RuleBasedStateMachine):
             else:
                 assert block is not None
                 at_cap = self.cap() <= self.held_by_dag(dag) < sum(self.size.values())
-                full = Block.RESERVED if any(self.free.values()) else Block.POOL_FULL
+                kept = 0 < sum(self.free.values()) == sum(self.kept.values())
+                full = Block.RESERVED if kept else Block.POOL_FULL
                 assert block[0] is (Block.NO_WORKER if not self.size else Block.DAG_AT_CAP if at_cap else full)
 
     def teardown(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from fencepost.api.names import SYSTEM_NAMESPACE_DEFAULT, Kind
 from fencepost.base.clock import Clock, Timer
 from fencepost.base.metrics import Metrics
+from fencepost.core.turns import NOBODY, Rivals
 from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Api, Obj, ObjectList, WatchEvent
 from fencepost.loops.clock_check import ClockCheck
@@ -135,6 +136,8 @@ class Replica(Process):
             shards=shards,
             window_s=WINDOW_S,
             holds=self.holds,
+            rivals=self.rivals,
+            on_critical=self.hurry,
             history_age_min_s=history_age_min_s,
         )
         self.tasks.append(asyncio.create_task(self.scheduler.run(), name=f"scheduler of {name}"))
@@ -146,6 +149,13 @@ class Replica(Process):
     def holds(self, shard: int) -> int | None:
         """The epoch under which it may act for a shard now."""
         return self.held.get(shard)
+
+    def rivals(self, pool: str) -> Rivals:
+        """What other replicas tell of a pool: nothing, where there is no leadership to tell it."""
+        return NOBODY
+
+    def hurry(self) -> None:
+        """A critical job waits for a slot."""
 
 
 class Runner(FakeRunner):

@@ -7,6 +7,7 @@ from fencepost.api.names import DAG_RUNS
 from fencepost.core.lease import LeaseTimes
 from fencepost.core.names import DagKey, shard_of
 from fencepost.core.phases import RunPhase
+from fencepost.core.turns import Rivals
 from fencepost.loops.leadership import Leadership
 from fencepost.memory.identity import Identity, Role
 from tests.unit.loops.processes import ProcessApi, Replica
@@ -34,12 +35,19 @@ class Whole(Replica):
             clock_right=lambda: not self.clock_check.wrong,
             on_acquired=self.scheduler.acquired,
             on_released=self.scheduler.released,
+            waiting=self.scheduler.backlogs,
         )
         self.tasks.append(asyncio.create_task(self._lead(), name=f"leadership of {name}"))
         stage.replicas[name] = self
 
     def holds(self, shard: int) -> int | None:
         return self.leadership.holds(shard)
+
+    def rivals(self, pool: str) -> Rivals:
+        return self.leadership.rivals(pool)
+
+    def hurry(self) -> None:
+        self.leadership.hurry()
 
     async def stop(self) -> None:
         """SIGTERM."""

@@ -134,6 +134,8 @@ class ReplicaProcess:
             shards=shards,
             window_s=WINDOW_S,
             holds=lambda shard: self.leadership.holds(shard),
+            rivals=lambda pool: self.leadership.rivals(pool),
+            on_critical=lambda: self.leadership.hurry(),
         )
         self.leadership = Leadership(
             network.client(self.machine, identity, self.clock_check.note),
@@ -147,6 +149,7 @@ class ReplicaProcess:
             clock_right=lambda: not self.clock_check.wrong,
             on_acquired=self.scheduler.acquired,
             on_released=self.scheduler.released,
+            waiting=self.scheduler.backlogs,
         )
 
     @property
