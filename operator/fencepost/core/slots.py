@@ -2,21 +2,29 @@
 
 Slots lie on two shelves: those that any job may take, and those of the reserve. The worker with the most free ones
 comes first, so load spreads; among those with as many each replica has an order of its own, so that two of them rarely
-write to one mailbox at the same moment. A worker whose slots are another replica's turn is set aside, and costs nothing
-until its slots change, the contest is another, or somebody says that it is time to look again.
+write to one mailbox at the same moment. A worker gets a few jobs in a row, so that one write of its mailbox carries
+them, and those that end together are answered for in one as well.
+
+A worker whose slots are another replica's turn is set aside, and costs nothing until its slots change, the contest is
+another, or somebody says that it is time to look again.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fencepost.core.turns import ALONE, Contest, Standing, Turn, rank
+
+IN_A_ROW_PART = 4
+"""A worker gets jobs in a row until it is behind the others by one slot in so many of its own."""
 
 
 class _Shelf:
     """Free slots of one sort, by worker."""
 
-    def __init__(self, rank: Callable[[str], bytes]) -> None:
+    def __init__(self, rank: Callable[[str], bytes], sizes: Mapping[str, int]) -> None:
         self._rank = rank
+        self._sizes = sizes
+        self._last = ""
         self._free: dict[str, int] = {}
         self._by_free: dict[int, list[tuple[bytes, str]]] = {}
         """Workers with so many, by rank."""
@@ -31,8 +39,12 @@ class _Shelf:
         return tuple(self._free)
 
     def first(self) -> str:
-        """The worker with the most, and the first of those by rank. There must be one."""
-        return self._by_free[max(self._by_free)][0][1]
+        """The worker with the most, and the first of those by rank; or still the last one, if it is not behind by a
+        row. There must be one."""
+        most, free = max(self._by_free), self.of(self._last)
+        if not free or most - free >= self._sizes[self._last] // IN_A_ROW_PART:
+            self._last = self._by_free[most][0][1]
+        return self._last
 
     def put(self, worker: str, free: int) -> None:
         """So many on this worker, which had none."""
@@ -62,8 +74,9 @@ class Slots:
         self._size: dict[str, int] = {}
         self._reserved: dict[str, int] = {}
         self._ranks: dict[str, bytes] = {}
-        self._open, self._kept = _Shelf(self._ranks.__getitem__), _Shelf(self._ranks.__getitem__)
-        self._open_aside, self._kept_aside = _Shelf(self._ranks.__getitem__), _Shelf(self._ranks.__getitem__)
+        self._open, self._kept, self._open_aside, self._kept_aside = (
+            _Shelf(self._ranks.__getitem__, self._size) for _ in range(4)
+        )
         self._standing = Standing()
         self._contest: Contest = ALONE.contest
         """In which they were set aside."""

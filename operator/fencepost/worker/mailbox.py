@@ -78,6 +78,8 @@ class Mailbox:
         self._departed: OrderedDict[str, int] = OrderedDict()
         self._running: dict[str, int] = {}
         self._results: dict[str, Result] = {}
+        self._texts: dict[str, str] = {}
+        """The results as they are sent: they are looked at many times for each that comes."""
 
     def read(self, entries: Mapping[str, object]) -> list[Action]:
         """A newer version of `spec.leases`: what to do now, in this order."""
@@ -97,7 +99,7 @@ class Mailbox:
     def results(self) -> dict[str, str]:
         """What `Worker.status.results` should hold: the results under the tokens that the mailbox now has."""
         return {
-            key: encode_result(result)
+            key: self._texts[key]
             for key, result in self._results.items()
             if _token_or_none(self._entries[key]) == result.token
         }
@@ -109,18 +111,20 @@ class Mailbox:
     def spoil(self, key: str, fact: str) -> bool:
         """The API server will not have this result. Its texts give way to the fact; False if it had been left bare
         already, and has now been given up."""
-        result = self._results.pop(key)
+        result = self._results[key]
+        self._drop(key)
         if result.message == fact:
             return False
         outcome = Outcome.FAILED if result.outcome is Outcome.SUCCEEDED else result.outcome
-        self._results[key] = Result(
-            result.token, outcome, result.exit_code, result.started_at_s, result.ended_at_s, message=fact
+        self._hold(
+            key,
+            Result(result.token, outcome, result.exit_code, result.started_at_s, result.ended_at_s, message=fact),
         )
         return True
 
     def _depart(self, key: str) -> bool:
         """Forget the key as far as is safe; True if a job of it is still running."""
-        self._results.pop(key, None)
+        self._drop(key)
         if key in self._tokens:
             self._departed[key] = self._tokens.pop(key)
             if len(self._departed) > DEPARTED_MAX:
@@ -146,7 +150,7 @@ class Mailbox:
 
     def _take_up(self, key: str, token: int, text: str) -> list[Action]:
         """An entry with a token that is new."""
-        self._results.pop(key, None)
+        self._drop(key)
         try:
             place = parse_mailbox_key(key)
             entry = _read_entry(text)
@@ -190,7 +194,14 @@ class Mailbox:
     def _answer(self, key: str, result: Result) -> None:
         """Hold a result, unless the mailbox has no entry for it; one that is garbled for the moment may be repaired."""
         if key in self._entries and _token_or_none(self._entries[key]) in (None, result.token):
-            self._results[key] = result
+            self._hold(key, result)
+
+    def _hold(self, key: str, result: Result) -> None:
+        self._results[key], self._texts[key] = result, encode_result(result)
+
+    def _drop(self, key: str) -> None:
+        self._results.pop(key, None)
+        self._texts.pop(key, None)
 
 
 def _token_or_none(text: str) -> int | None:

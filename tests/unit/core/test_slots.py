@@ -27,6 +27,29 @@ def test_slots_count_what_is_live_and_what_is_free() -> None:
     assert slots.take(critical=True) is None
 
 
+def test_a_worker_gets_jobs_in_a_row_until_it_is_behind_by_a_quarter_of_its_slots() -> None:
+    slots = Slots()
+    for worker in ("a", "b"):
+        slots.set(worker, 12, 12)
+    first, *rest = (slots.take() for _ in range(12))
+    other = "b" if first == "a" else "a"
+
+    assert rest == [first] * 2 + [other] * 6 + [first] * 3
+
+
+def test_a_worker_that_is_full_or_gone_ends_its_row() -> None:
+    slots = Slots()
+    slots.set("a", 100, 2)
+    slots.set("b", 8, 1)
+    assert [slots.take() for _ in range(4)] == ["a", "a", "b", None]
+
+    slots.set("a", 100, 50)
+    assert slots.take() == "a"
+    slots.drop("a")
+    slots.set("b", 8, 1)
+    assert slots.take() == "b"
+
+
 def test_two_replicas_give_out_equal_workers_in_orders_of_their_own() -> None:
     orders = []
     for replica in ("ann", "ben"):
