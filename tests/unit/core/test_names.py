@@ -19,6 +19,7 @@ from fencepost.core.names import (
     parse_job_key,
     parse_mailbox_key,
     revision_name,
+    scheduled_run_name,
     shard_lease_name,
     shard_of,
     spread_offset_s,
@@ -150,3 +151,8 @@ def test_a_spread_of_less_than_two_seconds_moves_nothing(spread_s: float) -> Non
 
 def test_the_offset_of_a_spread_never_changes_with_a_release() -> None:
     assert spread_offset_s(DagKey("analytics", "nightly-etl"), 3600) == 1514
+
+
+@pytest.mark.parametrize(("slot_s", "want"), [(1_796_040_000, "etl-1796040000"), (60, "etl-0000000060")])
+def test_the_run_of_a_scheduled_time_is_named_by_it_in_ten_digits(slot_s: int, want: str) -> None:
+    assert scheduled_run_name("etl", slot_s) == want
