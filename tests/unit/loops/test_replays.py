@@ -282,7 +282,7 @@ def test_a_letter_keeps_the_definition_of_its_job_until_it_is_gone_itself() -> N
         revision = letters(stage)[0]["spec"]["job"]["revision"]
         stage.edit(DAGS, "etl", tasks=[a_task("other")])
         await stage.delete(DAG_RUNS, "r1")
-        await stage.pass_time(30.0)
+        await stage.pass_time(150.0)
         assert stage.find(CONTROLLER_REVISIONS, revision) is not None
         replay(stage)
         await end(stage, worker, 1)
