@@ -6,7 +6,7 @@ once. The real core decides; only the two refusals of the API server (a version,
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from fencepost.core.definition import Task
@@ -16,8 +16,8 @@ from fencepost.core.placement import PoolQueue, PoolSpec
 from fencepost.core.plan_run import Report, RunFacts, RunPlan, advance_run, lease_jobs
 from fencepost.core.run_state import Outcome, RunState
 from tests.unit.support.builders import DAG, NOW_S, RUN, RUN_UID, a_definition, a_graph, a_job, a_result, a_task, stored
+from tests.unit.support.sentences import meaning_of, sentences
 
-LINE = re.compile(r"^(?:(?P<seconds>\d+) s\s+)?(?P<sentence>\S.*)$")
 TASK = re.compile(r"(?P<name>\w+)(?: after (?P<parents>[\w, ]+))?(?:: (?P<traits>.+))?")
 
 
@@ -179,20 +179,13 @@ SENTENCES: list[tuple[str, Callable[..., None]]] = [
 def play(text: str) -> None:
     """Play a timeline; AssertionError, with the line, where something is otherwise than it says."""
     stage = Stage()
-    for number, seconds, sentence in _lines(text):
-        if seconds is not None:
-            assert NOW_S + seconds >= stage.now_s, f"line {number}: time runs forward"
-            stage.now_s = NOW_S + seconds
-        matches = [(act, match) for pattern, act in SENTENCES if (match := re.fullmatch(pattern, sentence))]
-        assert len(matches) == 1, f"line {number}: {len(matches)} meanings of {sentence!r}"
-        act, match = matches[0]
+    for sentence in sentences(text):
+        if sentence.seconds is not None:
+            assert NOW_S + sentence.seconds >= stage.now_s, f"line {sentence.number}: time runs forward"
+            stage.now_s = NOW_S + sentence.seconds
+        act, words = meaning_of(sentence, SENTENCES)
         try:
-            act(stage, *match.groups())
+            act(stage, *words)
         except (AssertionError, KeyError) as error:
-            raise AssertionError(f"line {number}: {sentence!r} is not so: {error!r}\n{stage.run}") from error
-
-
-def _lines(text: str) -> Iterator[tuple[int, int | None, str]]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if (match := LINE.match(line.strip())) and not line.startswith("#"):
-            yield number, None if match["seconds"] is None else int(match["seconds"]), match["sentence"]
+            where = f"line {sentence.number}: {sentence.text!r}"
+            raise AssertionError(f"{where} is not so: {error!r}\n{stage.run}") from error

@@ -5,9 +5,8 @@ the second of the story at which it happens, or with the time, or happens right 
 (`->`) must be so at that very moment.
 """
 
-import re
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fencepost.api.names import DAG_RUNS, DAGS
@@ -18,8 +17,7 @@ from fencepost.kube.errors import NotFoundError
 from fencepost.memory.faults import Fault, Request
 from tests.unit.loops.processes import StageWorker
 from tests.unit.loops.stage import NOON_S, Stage, a_task, play, slot
-
-LINE = re.compile(r"^(?:(?P<seconds>[\d.]+) s\s+|(?P<time>\d{4}-\S+Z)\s+)?(?P<sentence>\S.*)$")
+from tests.unit.support.sentences import meaning_of, sentences
 
 
 class Teller:
@@ -258,29 +256,16 @@ def play_text(text: str) -> None:
 
     async def story(stage: Stage) -> None:
         teller = Teller(stage)
-        for number, seconds, sentence in _lines(text):
+        for sentence in sentences(text):
+            seconds = sentence.seconds if sentence.time is None else parse_time(sentence.time) - NOON_S
             if seconds is not None:
                 await stage.at(seconds)
-            matches = [(act, match) for pattern, act in SENTENCES if (match := re.fullmatch(pattern, sentence))]
-            assert len(matches) == 1, f"line {number}: {len(matches)} meanings of {sentence!r}"
-            act, match = matches[0]
+            act, words = meaning_of(sentence, SENTENCES)
             try:
-                done = act(teller, *match.groups())
+                done = act(teller, *words)
                 if done is not None:
                     await done
             except (AssertionError, KeyError, ValueError, NotFoundError) as error:
-                raise AssertionError(f"line {number}: {sentence!r} is not so: {error!r}") from error
+                raise AssertionError(f"line {sentence.number}: {sentence.text!r} is not so: {error!r}") from error
 
     play(story)
-
-
-def _lines(text: str) -> Iterator[tuple[int, float | None, str]]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if (match := LINE.match(line.strip())) and not line.startswith("#"):
-            yield number, _seconds(match), match["sentence"]
-
-
-def _seconds(match: re.Match[str]) -> float | None:
-    if match["time"] is not None:
-        return parse_time(match["time"]) - NOON_S
-    return None if match["seconds"] is None else float(match["seconds"])
