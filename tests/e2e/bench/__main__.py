@@ -7,13 +7,13 @@ import shutil
 import sys
 
 from fencepost.api.names import Kind
-from fencepost.base.clock import Clock, SystemClock
+from fencepost.base.clock import SystemClock
 from fencepost.kube.access import access_from_kubeconfig
 from fencepost.kube.client import HttpApi
 from fencepost.kube.protocol import Api
 from tests.e2e.bench.herd import herd
 from tests.e2e.bench.load import NAMESPACE
-from tests.e2e.bench.meter import Meter
+from tests.e2e.bench.meter import Meter, calm
 from tests.e2e.bench.shapes import SHAPES, Options, Stage
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.controlplane.paths import REPOSITORY
@@ -36,10 +36,6 @@ WORKERS = {
     "cold": (1, 1),
 }
 """Workers and slots of each."""
-CALM_SHARE = 0.2
-"""Of a core; reading its metrics is in it."""
-CALM_PERIOD_S = 2.0
-CALM_LIMIT_S = 120.0
 BARE_WRITERS, BARE_PUTS = 4, 150
 CONFIG_MAPS = Kind("", "v1", "ConfigMap", "configmaps", namespaced=True)
 HERD = "herd"
@@ -90,21 +86,11 @@ async def _perform(
 ) -> dict[str, object]:
     clock = SystemClock()
     async with HttpApi(access_from_kubeconfig(plane.kubeconfig), clock, component="bench", connections_max=64) as api:
-        await _calm(meter, clock)
+        await calm(meter, clock)
         operators = [member for name, member in members.members.items() if name.startswith("operator")]
         bare_put_ms = await _bare_put_ms(api, meter)
         line = await SHAPES[shape](Stage(api, clock, members, meter, operators, options))
         return {**line, "bare_put_ms": bare_put_ms}
-
-
-async def _calm(meter: Meter, clock: Clock) -> None:
-    """Wait until the API server has digested its new kinds, which takes it seconds and is not what a job costs."""
-    async with asyncio.timeout(CALM_LIMIT_S):
-        share = 1.0
-        while share > CALM_SHARE:
-            before = meter.read()
-            await clock.sleep(CALM_PERIOD_S)
-            share = meter.read().since(before).cpu_ms["apiserver"] / 1000 / CALM_PERIOD_S
 
 
 async def _bare_put_ms(api: Api, meter: Meter) -> float:

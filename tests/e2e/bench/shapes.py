@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.api.names import API_VERSION, DAGS
+from fencepost.api.names import DAGS
 from fencepost.base.clock import Clock
 from fencepost.kube.protocol import Api
-from tests.e2e.bench.load import NAMESPACE, Load
-from tests.e2e.bench.meter import Meter, Reading, memory_mb
+from tests.e2e.bench.load import Load
+from tests.e2e.bench.meter import Meter, Reading, calm, cpu_ms, memory_mb
+from tests.e2e.bench.population import CREATE_AT_ONCE, a_dag, populate
 from tests.e2e.support.fleet import Fleet, Member
 
 Line = dict[str, Any]
@@ -18,10 +19,10 @@ CHAIN_LENGTH = 10
 FAN_WIDTH = 1000
 WIDE_WIDTH = 10_000
 """The widest fan-out that there may be."""
-WARM_UP_RUNS = 10
+FIRST_MINUTE_S = 70.0
+STEADY_PERIOD_S, STEADY_LAG_S, STEADY_SHARE, STEADY_LIMIT_S = 10.0, 4.0, 0.95, 180.0
+"""Steady: of what was due in a period, up to a lag ago, this share has ended. If not within the limit, then never."""
 IDLE_DAGS = 100
-FAR_OFF = "2099-01-01T01:00:00Z"
-CREATE_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ async def single(stage: Stage) -> Line:
 
 async def scheduled(stage: Stage) -> Line:
     """Runs of one job by schedules of every minute, spread over it: what the operator makes all by itself. Measured in
-    the middle of it, after a first minute in which each DAG has stored its revision."""
+    the middle of it, once the backlog is gone that comes of each DAG's storing its revision in the first minute."""
     options, load = stage.options, stage.load
     follower = asyncio.create_task(load.follow())
     tasks = [{"name": "job", "command": ["sleep", str(options.job_s)]}]
@@ -72,7 +73,8 @@ async def scheduled(stage: Stage) -> Line:
             await load.make_dag(f"minutely-{number}", tasks, schedule=schedule)
 
     await asyncio.gather(*(make(number) for number in range(round(options.rate * 60))))
-    await stage.clock.sleep(70)
+    await stage.clock.sleep(FIRST_MINUTE_S)
+    steady = await _steady(stage)
     before, start_s, start_steady_s = stage.meter.read(), stage.clock.now_s(), stage.clock.steady_s()
     await stage.clock.sleep(options.duration_s)
     spent, seconds = stage.meter.read().since(before), stage.clock.steady_s() - start_steady_s
@@ -80,7 +82,22 @@ async def scheduled(stage: Stage) -> Line:
     await load.until_ended(set(due))
     follower.cancel()
     load.runs.ended = {name: state for name, state in load.runs.ended.items() if name in due}
-    return _line("scheduled", load, len(due), seconds, spent)
+    return {**_line("scheduled", load, len(due), seconds, spent), "steady_before": steady}
+
+
+async def _steady(stage: Stage) -> bool:
+    """Wait until nearly all that was due a moment ago has ended; False if it does not come to that."""
+    runs, due = stage.load.runs, stage.options.rate * STEADY_PERIOD_S
+    try:
+        async with asyncio.timeout(STEADY_LIMIT_S):
+            while True:
+                latest_s = stage.clock.now_s() - STEADY_LAG_S
+                asked = (runs.asked_s.get(name, 0.0) for name in runs.ended)
+                if sum(latest_s - STEADY_PERIOD_S < at_s <= latest_s for at_s in asked) >= STEADY_SHARE * due:
+                    return True
+                await stage.clock.sleep(1)
+    except TimeoutError:
+        return False
 
 
 async def chain(stage: Stage) -> Line:
@@ -111,7 +128,8 @@ async def wide(stage: Stage) -> Line:
 
 async def idle(stage: Stage) -> Line:
     """A hundred DAGs with schedules, nothing due."""
-    await _make_many(stage.api, IDLE_DAGS)
+    for number in range(IDLE_DAGS):
+        await stage.api.create(DAGS, a_dag(f"many-{number}", number))
     await stage.clock.sleep(20)
     before, start_s = stage.meter.read(), stage.clock.steady_s()
     await stage.clock.sleep(stage.options.duration_s)
@@ -128,21 +146,25 @@ async def idle(stage: Stage) -> Line:
 
 
 async def cold(stage: Stage) -> Line:
-    """A fresh replica on many DAGs of three tasks: seconds and memory until it plans for every shard."""
-    await _make_many(stage.api, stage.options.dags)
-    start_s = stage.clock.steady_s()
+    """A fresh replica on many DAGs of three tasks: seconds and memory until it plans for every shard. They are as an
+    earlier leader has left them."""
+    await populate(stage.api, stage.fleet.fencepost, stage.clock, stage.options.dags)
+    await calm(stage.meter, stage.clock)
+    before, start_s = stage.meter.read(), stage.clock.steady_s()
     member = await asyncio.to_thread(stage.fleet.operator, "operator-cold", wait=False)
     peak_mb = 0.0
     while not await asyncio.to_thread(_plans_everything, member):
         peak_mb = max(peak_mb, memory_mb(member.process.pid))
         await stage.clock.sleep(0.2)
     seconds = stage.clock.steady_s() - start_s
-    settled_mb = memory_mb(member.process.pid)
+    spent, settled_mb = stage.meter.read().since(before), memory_mb(member.process.pid)
     return {
         "shape": "cold",
         "dags": stage.options.dags,
         "seconds": round(seconds, 1),
         "memory_mb": {"peak": round(max(peak_mb, settled_mb)), "ready": round(settled_mb)},
+        "cpu_s": {"operator": round(cpu_ms(member.process.pid) / 1000, 1)}
+        | {name: round(ms / 1000, 1) for name, ms in spent.cpu_ms.items() if name in ("apiserver", "etcd")},
     }
 
 
@@ -197,25 +219,6 @@ def _line(shape: str, load: Load, jobs: int, seconds: float, spent: Reading) -> 
         "cpu_ms_per_job": {name: round(ms / jobs, 2) for name, ms in spent.cpu_ms.items()},
         "start_lag_s": {"p50": _at(lags, 0.5), "p99": _at(lags, 0.99), "max": _at(lags, 1.0)},
     }
-
-
-async def _make_many(api: Api, count: int) -> None:
-    """DAGs of three tasks, each with a schedule that is far off, as an earlier leader has left them."""
-    command = ["python3", "-m", "job", "--day=$(run.scheduledTime)"]
-    tasks = [{"name": "extract", "command": command}, {"name": "load", "command": command, "dependsOn": ["extract"]}]
-    tasks.append({"name": "report", "command": command, "dependsOn": ["load"]})
-    gate = asyncio.Semaphore(CREATE_AT_ONCE)
-
-    async def make(number: int) -> None:
-        spec = {"schedule": {"cron": [f"{number % 60} 0 1 1 *"]}, "tasks": tasks}
-        meta = {"namespace": NAMESPACE, "name": f"many-{number}"}
-        async with gate:
-            dag = await api.create(DAGS, {"apiVersion": API_VERSION, "kind": "DAG", "metadata": meta, "spec": spec})
-            seen = {"scheduleSeenTime": dag["metadata"]["creationTimestamp"]}
-            dag["status"] = {"observedGeneration": 1, "state": "Ready", "nextScheduledTime": FAR_OFF, **seen}
-            await api.replace(DAGS, dag, subresource="status")
-
-    await asyncio.gather(*(make(number) for number in range(count)))
 
 
 def _plans_everything(member: Member) -> bool:
