@@ -129,6 +129,21 @@ def plan_slot(slots: Slots, asked: ScheduleSpec, limits: Limits, mark_s: float, 
     return SlotPlan(Skip(due[0], refusal.reason, refusal.message), missed)
 
 
+def untold_between(slots: Slots, mark_s: float, slot_s: float) -> Missed | None:
+    """The slots above the mark and before one whose run exists: each has had its fate, and nobody has stored which.
+
+    Some hundred are counted one by one, as for any others that are missed.
+    """
+    count, last_s = 0, mark_s
+    found_s = slots.next_slot(mark_s)
+    while found_s is not None and found_s < slot_s and count < MISSED_COUNTED_MAX:
+        count, last_s = count + 1, found_s
+        found_s = slots.next_slot(found_s)
+    if not count:
+        return None
+    return Missed(count, last_s, "Untold", "their leader was lost before it had stored why; see its log")
+
+
 def _due(
     slots: Slots, asked: ScheduleSpec, limits: Limits, first_s: float, mark_s: float, now_s: float
 ) -> tuple[list[float], Missed | None]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fencepost.core.concurrency import Concurrency, Standing, admit
-from fencepost.core.names import DagKey, RunKey
+from fencepost.core.names import DagKey, RunKey, shard_of
 from fencepost.core.run_state import RunState, Trigger
 from fencepost.observe.dags import DagView
 from fencepost.observe.runs import RunCache, RunView
@@ -72,6 +72,11 @@ class Admissions:
         let_in.discard(run)
         if not let_in:
             self._let_in.pop(dag, None)
+
+    def release(self, shard: int, shards: int) -> None:
+        """The shard, one of so many, is no longer ours: who has begun is what stands in the runs."""
+        for dag in [dag for dag in self._let_in if shard_of(dag, shards) == shard]:
+            del self._let_in[dag]
 
     def waiting(self, dag: DagKey) -> list[RunKey]:
         """The active runs that have not begun."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fencepost.apply.writers import Next
 from fencepost.core.intents import Authority
 from fencepost.core.names import DagKey
-from fencepost.core.plan_dag import Fate
+from fencepost.core.plan_dag import Fate, untold_between
 from fencepost.loops.dag_memory import DagMemory
 from fencepost.loops.world import World
 from fencepost.observe.dags import DagView
@@ -80,7 +80,11 @@ class DagMemories:
         # Runs are created oldest slot first: where one exists, every slot up to it has had its fate.
         runs = [(memory.slot_of(run), run) for run in self._world.runs.of_dag(view.key)]
         untold = sorted((slot_s, run.key.name, run.created_s) for slot_s, run in runs if slot_s > memory.stored_mark_s)
+        told_s = max(memory.stored_mark_s, memory.schedule_seen_s)
         for slot_s, name, created_s in untold:
+            if view.checked is not None and view.schedule_hash == memory.schedule_hash:
+                memory.missed(untold_between(view.checked.schedule, told_s, slot_s))
+            told_s = slot_s
             memory.told_of(slot_s, name, Fate.of_run(slot_s, created_s))
         if untold:
             self._touch_status(view.key)

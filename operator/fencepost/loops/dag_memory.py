@@ -115,6 +115,11 @@ class DagMemory:
             self.streaks.add(fate)
             self.news[EVENT_REASONS[fate]] = why
 
+    def missed(self, missed: Missed | None) -> None:
+        """These slots, if there are any, have made no run."""
+        if missed is not None:
+            self.passed(Fate.MISSED, missed.last_s, missed.count, why_missed(missed))
+
     def keep_letters(self, before: "DagMemory") -> None:
         """Letters are missed whether the DAG has been read live or not: before that, nobody could be told."""
         self.letters_missed += before.letters_missed - before.letters_told

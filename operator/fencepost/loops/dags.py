@@ -123,13 +123,13 @@ class Dags:
 
     def run_changed(self, view: RunView, old: RunView | None) -> None:
         """A run of a DAG has begun or ended; or one has appeared that no leader of now has made."""
+        if view.finished and old is not None and not old.finished:  # also while the shard is another's, or may be
+            self._admissions.forget(view.dag, view.key)
         if self._world.shards.authority(view.shard) is None:
             return
         self._ghosts.look(view, old, self._memories.led(view.dag))
         if old is None or old.finished != view.finished:
             self.touch_status(view.dag, idle_s=STATUS_DELAY_S if view.finished else FIRED_DELAY_S)
-            if view.finished:
-                self._admissions.forget(view.dag, view.key)
             self._room_changed(view.dag)
 
     def run_gone(self, view: RunView) -> None:
@@ -165,6 +165,7 @@ class Dags:
     def release(self, shard: int) -> None:
         """The shard is no longer ours."""
         self._memories.release(shard)
+        self._admissions.release(shard, self._world.shards.count)
 
     def _look(self, key: DagKey, urgent: bool) -> None:
         self._world.writers.touch(("dag", key), lambda: self._turn(key), urgent=urgent, after_s=0.0)

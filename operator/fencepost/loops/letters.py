@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from fencepost.api.letters import dead_job
+from fencepost.api.names import DEAD_LETTERS
 from fencepost.apply.executor import Answer
 from fencepost.apply.writers import Next
 from fencepost.core.dag_spec import LETTERS_LIMIT_DEFAULT
@@ -18,6 +19,7 @@ from fencepost.core.intents import Authority, CreateLetter, DeleteLetter
 from fencepost.core.names import DagKey, JobKey, RunKey
 from fencepost.core.plan_run import Report
 from fencepost.core.run_state import Death, RunState
+from fencepost.kube.errors import ApiError
 from fencepost.loops.attempt_log import AttemptLog
 from fencepost.loops.clock_check import LOOK_AGAIN_S
 from fencepost.loops.deciding import Decision
@@ -185,13 +187,21 @@ class Letters:
                 world.metrics.dead_letters("written")
                 return True
             case Answer.EXISTS:
-                return True
+                return await self._take_in(view.dag.namespace, name)
             case Answer.REFUSED | Answer.GONE:  # its namespace is going, or the right to write letters is missing
                 log.error("no dead letter for job %s of run %s: %s", job, view.key, written.error)
                 world.metrics.dead_letters("unwritten")
                 return True
             case _:
                 return False
+
+    async def _take_in(self, namespace: str, name: str) -> bool:
+        """A letter that is said to be there; whether it is."""
+        try:
+            self._letters.upsert(await self._world.api.get(DEAD_LETTERS, namespace, name))
+        except ApiError:
+            return False
+        return True
 
     def _miss(self, view: RunView, count: int) -> None:
         """So many jobs of a run leave no letter; nobody who wants none at all is told of it."""

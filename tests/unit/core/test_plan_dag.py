@@ -22,6 +22,7 @@ from fencepost.core.plan_dag import (
     Slots,
     floor_s,
     plan_slot,
+    untold_between,
 )
 from fencepost.core.schedule_spec import CATCH_UP_MAX, CatchUp, ScheduleSpec
 
@@ -324,3 +325,11 @@ def test_no_more_is_run_at_once_than_the_limit_of_catch_up(
         mark_s = found.decision.slot_s
     limit = {CatchUp.NONE: CATCH_UP_MAX, CatchUp.LATEST: 1, CatchUp.ALL: asked.catch_up_limit}[asked.catch_up]
     assert due <= limit
+
+
+def test_slots_before_one_whose_run_exists_have_been_missed() -> None:
+    found = untold_between(Every(60), 120, 360)
+    assert found is not None
+    assert (found.count, found.last_s, found.reason) == (3, 300, "Untold")
+    assert untold_between(Every(60), 120, 180) is None
+    assert untold_between(Every(60, until_s=100), 120, 360) is None

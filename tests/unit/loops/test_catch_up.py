@@ -305,3 +305,23 @@ def test_a_dag_goes_under_a_new_leader_too() -> None:
         assert stage.find(DAGS, "etl") is None
 
     play(story, lawful=False)
+
+
+def test_times_that_a_leader_let_pass_are_counted_though_it_dies_before_it_has_stored_that() -> None:
+    async def story(stage: Stage) -> None:
+        ann = stage.leader("Ann")
+        stage.worker(job_s=0.1)
+        stage.dag("etl", schedule=schedule("Latest"))
+        await stage.at(90.0)
+        ann.kill()
+        await stage.at(290.0)
+        ben = stage.leader("Ben")
+        await stage.until(lambda: stage.find(DAG_RUNS, slot(4)) is not None)
+        ben.kill()
+        assert stage.get(DAGS, "etl")["status"].get("missed", 0) == 0
+        stage.leader("Cid")
+        await stage.pass_time(9.0)
+        assert told(stage) == {"fired": 2, "missed": 2}
+        assert await stage.slots_fired("etl") == {1: 1, 4: 1}
+
+    play(story)

@@ -129,6 +129,23 @@ def test_a_queue_outlives_its_leader() -> None:
     play(story)
 
 
+def test_who_leads_again_lets_runs_begin_though_another_has_ended_what_it_had_let_in() -> None:
+    async def story(stage: Stage) -> None:
+        ann = stage.leader("Ann")
+        worker = stage.worker(job_s=None)
+        stage.dag("etl", cron="* * * * *", concurrency=QUEUE)
+        await stage.at(70.0)
+        stage.leader("Ben")
+        await stage.pass_time(2.0)
+        worker.runner.jobs[0].end()
+        await stage.until(lambda: stage.finished(slot(1)))
+        stage.lead(ann)
+        await stage.at(125.0)
+        assert stage.run(slot(2)).phase is RunPhase.RUNNING
+
+    play(story)
+
+
 def test_two_runs_made_by_hand_in_the_same_moment_do_not_both_begin() -> None:
     async def story(stage: Stage) -> None:
         stage.leader()

@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.api.names import DAG_RUNS, DAGS, DEAD_LETTERS, EVENTS
 from fencepost.core.phases import RunPhase
-from fencepost.kube.errors import ConnectionLostError, ForbiddenError, OverloadedError
+from fencepost.kube.errors import AlreadyExistsError, ConnectionLostError, ForbiddenError, OverloadedError
 from fencepost.kube.protocol import Obj
 from fencepost.memory.faults import Fault, Request
 from tests.unit.loops.processes import StageWorker
@@ -40,6 +40,19 @@ def test_a_job_that_fails_in_the_write_that_makes_its_run_leaves_a_letter() -> N
         assert letter["spec"]["job"]["reason"] == "NotStarted"
         (run,) = stage.all(DAG_RUNS)
         assert stage.run(run["metadata"]["name"]).phase is RunPhase.FAILED
+
+    play(story)
+
+
+def test_a_letter_that_is_said_to_exist_is_looked_for() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        worker = stage.worker(job_s=None)
+        stage.dag("etl")
+        said = AlreadyExistsError("exists", reason="AlreadyExists")
+        stage.once("Ann", "create", DEAD_LETTERS, Fault(error=said, carried_out=False))
+        await fail(stage, "r1", worker)
+        assert len(letters(stage)) == 1
 
     play(story)
 

@@ -11,7 +11,7 @@ from fencepost.api.names import WORKERS
 from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase
 from fencepost.core.plan_workers import token_of
-from tests.unit.sim.check_attempts import Definitions, tasks_of
+from tests.unit.sim.check_attempts import Definitions, marked, tasks_of
 from tests.unit.sim.check_leases import new_leases
 from tests.unit.sim.cluster import Job
 from tests.unit.sim.history import Stored, Written
@@ -70,7 +70,7 @@ class GraphIsKept(Definitions):
             del outputs[job]
         for job, phase in run.ended.items():
             lease = before.run.leases.get(job) if before is not None else None
-            if phase is not JobPhase.SUCCEEDED or was.get(job) is phase or lease is None:
+            if phase is not JobPhase.SUCCEEDED or was.get(job) is phase or lease is None or marked(run, job):
                 continue
             worker = self.scene.history.objects[WORKERS].get(lease.worker)
             result = worker.results.get(run.key_of(job), "") if worker is not None else ""
