@@ -17,6 +17,7 @@ from fencepost.loops.pool_desk import PoolDesk
 from fencepost.loops.runs import Runs
 from fencepost.loops.world import World
 from fencepost.observe.dags import DagView
+from fencepost.observe.reflector import version_of
 from fencepost.observe.runs import RunView
 
 
@@ -57,7 +58,10 @@ class Firing:
             world.runs.upsert(written.object)
             memory.creating.pop(run, None)
             created = world.runs.get(run)
-            if created is not None and decision.state.start_s is not None:
+            if created is None or created.version > version_of(written.object):
+                # the answer was slow: the run is gone, or has gone on, and its leases may have been taken back
+                self._desk.close(decision.grants)
+            elif decision.state.start_s is not None:
                 wanted = self._runs.stored(created, authority, compiled, decision, RunState())
                 if isinstance(wanted, float):
                     self._runs.touch(run, after_s=wanted)

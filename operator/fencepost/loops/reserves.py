@@ -35,8 +35,9 @@ class Reserves:
         """By worker: what it is to be marked with, until it is."""
 
     def kept(self, view: WorkerView) -> int:
-        """How many slots of a worker only critical jobs may take."""
-        return kept_slots(self._percent_of(view.worker.pool), _marked(view))
+        """How many slots of a worker only critical jobs may take: by the mark that its next write carries."""
+        marked = Marked(view.worker.slots, self.wanted(view))
+        return kept_slots(self._percent_of(view.worker.pool), marked)
 
     def wanted(self, view: WorkerView) -> int | None:
         """The mark that the next write of this worker's mailbox is to carry."""
@@ -70,7 +71,8 @@ class Reserves:
     async def _turn(self, pool: str) -> Next:
         """Decide for all workers of a pool. Costs as much as it has workers, for all that have come or gone since."""
         views = [view for view in self._workers.all() if view.worker.pool == pool]
-        live = {view.name: _marked(view) for view in views if view.worker.slots_offered}
+        workers = {view.name: view.worker for view in views if view.worker.slots_offered}
+        live = {name: Marked(worker.slots, worker.reserved_slots) for name, worker in workers.items()}
         changes = plan_marks(self._percent_of(pool), live) if self._decides(pool) else {}
         for view in views:
             self._marks.pop(view.name, None)
@@ -78,7 +80,3 @@ class Reserves:
         for worker in changes:
             self._on_mark(worker)
         return Next.REST
-
-
-def _marked(view: WorkerView) -> Marked:
-    return Marked(view.worker.slots, view.worker.reserved_slots)

@@ -8,7 +8,7 @@ from fencepost.core.phases import RunPhase
 from fencepost.kube.errors import ConnectionLostError
 from fencepost.memory.faults import Fault
 from tests.unit.loops.processes import Replica
-from tests.unit.loops.stage import NAMESPACE, Stage, a_task, play
+from tests.unit.loops.stage import NAMESPACE, Stage, a_task, play, slot
 
 ONLY = JobKey("only", 0)
 
@@ -115,6 +115,41 @@ def test_what_found_no_slot_is_forgotten_when_another_leader_has_delivered_it() 
         assert stage.run("r2").leases[ONLY].token == 1
         stage.started[1][1].end()
         await stage.until(stage.quiet)
+
+    play(story, shards=2)
+
+
+def test_an_answer_to_a_create_that_comes_late_delivers_nothing_that_has_been_taken_back_since() -> None:
+    """Ben hears of his run by the watch. Its lease finds no slot and is taken back; the job runs under the next one,
+    and ends. Only then comes the answer to the create."""
+
+    async def story(stage: Stage) -> None:
+        _, ben = two_leaders(stage)
+        worker = stage.worker(slots=2, job_s=None)
+        first, second = dag_of_shard(0), dag_of_shard(1)
+        stage.dag(first, a_task("only", forEach={"count": 2}))
+        stage.dag(second, cron="* * * * *", history={"succeeded": 9})
+        await stage.at(58.0)
+        stage.once("Ben", "create", DAG_RUNS, Fault(answer_delay_s=15.0))
+        lag = stage.trouble(
+            lambda name, request: (
+                Fault(delay_s=5.0) if (name, request.verb, request.kind) == ("Ben", "event", WORKERS) else None
+            )
+        )
+        stage.manual_run("r1", first)
+        await stage.until(lambda: ONLY in stage.run(slot(1, second)).waiting)
+        lag()
+        for _, job in stage.started:
+            job.end()
+        await stage.until(lambda: len(stage.started) == 3, limit_s=8.0)
+        stage.started[2][1].end()
+        await stage.until(lambda: stage.finished(slot(1, second)))
+        await stage.at(70.0)
+        assert not stage.mailbox(worker)
+        await stage.at(80.0)
+        assert not stage.mailbox(worker)
+        await stage.until(lambda: len(stage.started) == 4, limit_s=41.0)
+        assert ben.count("slots_passed_total", fate="fired") == 2
 
     play(story, shards=2)
 

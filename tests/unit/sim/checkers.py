@@ -14,6 +14,7 @@ from tests.unit.sim.check_leaders import LEADER_CHECKERS
 from tests.unit.sim.check_leases import LEASE_CHECKERS
 from tests.unit.sim.check_mailboxes import MAILBOX_CHECKERS
 from tests.unit.sim.check_repair import REPAIR_CHECKERS
+from tests.unit.sim.check_reserve import RESERVE_CHECKERS
 from tests.unit.sim.check_slots import SLOT_CHECKERS
 from tests.unit.sim.checker import Checker
 from tests.unit.sim.history import KINDS, Written
@@ -28,6 +29,7 @@ ALL: tuple[type[Checker], ...] = (
     *REPAIR_CHECKERS,
     *CLOCK_CHECKERS,
     *MAILBOX_CHECKERS,
+    *RESERVE_CHECKERS,
     *LEADER_CHECKERS,
     *END_CHECKERS,
 )

@@ -38,6 +38,7 @@ from fencepost.memory.writes import Law
 from tests.unit.sim.mutation import Mutation
 from tests.unit.sim.mutations_of_graphs import GRAPH_MUTATIONS
 from tests.unit.sim.mutations_of_people import PEOPLE_MUTATIONS
+from tests.unit.sim.mutations_of_pools import POOL_MUTATIONS
 from tests.unit.sim.mutations_of_slots import SLOT_MUTATIONS
 from tests.unit.sim.virtual import OWNER, Machine
 
@@ -266,4 +267,5 @@ MUTATIONS: tuple[Mutation, ...] = (
     *GRAPH_MUTATIONS,
     *PEOPLE_MUTATIONS,
     *SLOT_MUTATIONS,
+    *POOL_MUTATIONS,
 )

@@ -198,9 +198,13 @@ class People:
             scene.loop.after(rng.choice((0.0, 1.0, 20.0)), scene.put, DAGS, step.target, dict(spec.spec))
 
     def _edit_pool(self, step: Step, rng: Random) -> None:
-        """Another share for each DAG; or the namespace is shut out for a while."""
+        """Another share for each DAG, or for critical jobs; or the namespace is shut out for a while."""
         scene = self._scene
-        if rng.random() < 0.7:
+        if rng.random() < 0.3:
+            reserve = {"critical": f"{rng.choice((10, 40, 100))}%"}
+            scene.edit(WORKER_POOLS, POOL, lambda pool: pool["spec"].update(reserved=reserve))
+            return
+        if rng.random() < 0.6:
             share = f"{rng.choice((10, 30, 50, 70, 100))}%"
             scene.edit(WORKER_POOLS, POOL, lambda pool: pool["spec"].update(maxSharePerDAG=share))
             return

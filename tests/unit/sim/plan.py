@@ -114,6 +114,8 @@ class Plan:
     workers: tuple[Seat, ...]
     share_percent: int
     """Of the pool that one DAG may hold."""
+    reserved_percent: int
+    """Of the pool that is kept for critical jobs."""
     latency_s: float
     """Of a quick request, on average."""
     changes_max: int
@@ -161,6 +163,7 @@ def draw_plan(seed: int, size: str = "", *, focus: tuple[str, ...] = ()) -> Plan
         dags=dags,
         steps=tuple(Step(number, *_parts(step)) for number, step in enumerate(steps)),
         size=size,
+        reserved_percent=rng.choice((0, 0, 10, 25, 50)),
     )
 
 

@@ -72,7 +72,8 @@ def _simulate(plan: Plan, story: Story) -> Outcome:
 async def _play(scene: Scene, checkers: Checkers) -> None:
     plan = scene.plan
     steps = Steps(scene)
-    scene.put(WORKER_POOLS, POOL, {"maxSharePerDAG": f"{plan.share_percent}%"})
+    reserve = {"reserved": {"critical": f"{plan.reserved_percent}%"}} if plan.reserved_percent else {}
+    scene.put(WORKER_POOLS, POOL, {"maxSharePerDAG": f"{plan.share_percent}%", **reserve})
     for seat in (*plan.replicas, *plan.workers):
         scene.start(seat)
     await asyncio.sleep(5.0)
