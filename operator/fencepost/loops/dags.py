@@ -123,7 +123,7 @@ class Dags:
 
     def run_changed(self, view: RunView, old: RunView | None) -> None:
         """A run of a DAG has begun or ended; or one has appeared that no leader of now has made."""
-        if view.finished and old is not None and not old.finished:  # also while the shard is another's, or may be
+        if view.finished and (old is None or not old.finished):  # also while the shard is another's, or may be
             self._admissions.forget(view.dag, view.key)
         if self._world.shards.authority(view.shard) is None:
             return

@@ -7,7 +7,7 @@ from fencepost.core.phases import RunPhase
 from fencepost.core.run_state import RunState
 from fencepost.kube.errors import ConnectionLostError
 from fencepost.memory.faults import Fault
-from tests.unit.loops.stage import Stage, play, slot
+from tests.unit.loops.stage import Stage, a_task, play, slot
 
 QUEUE = {"policy": "Queue"}
 REPLACE = {"policy": "Replace"}
@@ -142,6 +142,17 @@ def test_who_leads_again_lets_runs_begin_though_another_has_ended_what_it_had_le
         stage.lead(ann)
         await stage.at(125.0)
         assert stage.run(slot(2)).phase is RunPhase.RUNNING
+
+    play(story)
+
+
+def test_a_run_that_ends_in_the_write_that_makes_it_takes_no_room() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        stage.worker()
+        stage.dag("etl", a_task("load", when="run.dag == 'other'"), cron="* * * * *", concurrency=QUEUE)
+        await stage.at(150.0)
+        assert stage.finished(slot(1), slot(2))
 
     play(story)
 
