@@ -36,7 +36,7 @@ class Definitions(Checker):
             yield from self.gone(written.now)
         elif written.kind is CONTROLLER_REVISIONS:
             self._definitions[run.name] = run.obj["data"]
-        elif run.status and (written.before is None or written.before.status != run.status):
+        elif written.status_changed:
             definition = self._definitions.get(run.spec.get("revision", ""))
             if definition is not None:
                 yield from self.changed(written, run, definition)
@@ -140,9 +140,7 @@ class NothingIsCancelledForNothing(Definitions):
     promise = "a job is cancelled for a reason"
 
     def changed(self, written: Written, run: Stored, definition: Mapping[str, Any]) -> Iterator[str]:
-        before = written.before
-        was = before.ended if before is not None else {}
-        fresh = [job for job, phase in run.ended.items() if phase is JobPhase.CANCELLED and was.get(job) is not phase]
+        fresh = [job for job, (_, phase) in written.ends.items() if phase is JobPhase.CANCELLED]
         if not fresh or stops(run, definition):
             return
         reading = Reading(run, tasks_of(definition), {}, {})

@@ -27,7 +27,7 @@ class WaitingHasAReason(Checker):
             self._written_at_s[written.after.uid] = written.at_s
             if written.after.run.reason:
                 self.scene.coverage[f"reason {written.after.run.reason}"] += 1
-            for phase in written.after.ended.values():
+            for _, phase in written.ends.values():
                 self.scene.coverage[f"job {phase}"] += 1
             self.scene.coverage[f"run {written.after.run.phase}"] += 1
         yield from ()

@@ -12,7 +12,6 @@ from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase
 from fencepost.core.plan_workers import token_of
 from tests.unit.sim.check_attempts import Definitions, marked, tasks_of
-from tests.unit.sim.check_leases import new_leases
 from tests.unit.sim.cluster import Job
 from tests.unit.sim.history import Stored, Written
 from tests.unit.sim.reading import FAIL, FAILED, RUN, SKIP, Reading
@@ -43,7 +42,7 @@ class GraphIsKept(Definitions):
         if before is None and run.ended:
             self._partial.add(run.uid)
         tasks = tasks_of(definition)
-        outputs = self._account(before, run, tasks)
+        outputs = self._account(written, run, tasks)
         params = {**definition.get("params", {}), **(run.spec.get("params") or {})}
         reading = Reading(run, tasks, params, outputs)
         yield from self._leased(written, reading, params)
@@ -62,15 +61,13 @@ class GraphIsKept(Definitions):
                 yield f"{job.execution} under token {job.token} sees {name} as {shown!r}, not as {value!r}"
             self.scene.coverage[f"seen {name.partition('.')[0]}"] += 1
 
-    def _account(self, before: Stored | None, run: Stored, tasks: Mapping[str, Any]) -> Mapping[JobKey, str]:
+    def _account(self, written: Written, run: Stored, tasks: Mapping[str, Any]) -> Mapping[JobKey, str]:
         """What the run's jobs have put out by now."""
-        outputs = self._outputs.setdefault(run.uid, {})
-        was = before.ended if before is not None else {}
-        for job in [job for job in outputs if run.ended.get(job) is not JobPhase.SUCCEEDED]:
-            del outputs[job]
-        for job, phase in run.ended.items():
+        outputs, before = self._outputs.setdefault(run.uid, {}), written.before
+        for job, (_, phase) in written.ends.items():
+            outputs.pop(job, None)
             lease = before.run.leases.get(job) if before is not None else None
-            if phase is not JobPhase.SUCCEEDED or was.get(job) is phase or lease is None or marked(run, job):
+            if phase is not JobPhase.SUCCEEDED or lease is None or marked(run, job):
                 continue
             worker = self.scene.history.objects[WORKERS].get(lease.worker)
             result = worker.results.get(run.key_of(job), "") if worker is not None else ""
@@ -81,8 +78,7 @@ class GraphIsKept(Definitions):
 
     def _leased(self, written: Written, reading: Reading, params: Mapping[str, str]) -> Iterator[str]:
         run = reading.run
-        leases = list(new_leases(written))
-        for name in {job.task for job, _ in leases}:
+        for name in {job.task for job in written.new_leases}:
             task = reading.tasks[name]
             verdict = reading.by_rule(name) if self._begun(written.before, name) else reading.verdict(name)
             self.scene.coverage[f"leased under {task.get('rule', 'AllSucceeded')}"] += 1
@@ -96,7 +92,7 @@ class GraphIsKept(Definitions):
                 items = reading.items(name)
                 if items is not None and reading.size(name) != len(items):
                     yield f"{run.name} {name} has {reading.size(name)} jobs for {len(items)} items"
-        for job, lease in leases:
+        for job, lease in written.new_leases.items():
             key = (f"{run.uid}/{job.task}/{job.index}", lease.token)
             if run.uid not in self._partial and not run.spec.get("overrides"):
                 self._seen[key] = self._what_it_sees(reading, job, params)
@@ -121,9 +117,8 @@ class GraphIsKept(Definitions):
     def _ended(self, written: Written, reading: Reading) -> Iterator[str]:
         """Jobs that were skipped, or failed without a worker."""
         run, before = reading.run, written.before
-        was = before.ended if before is not None else {}
         leased = before.run.leases if before is not None else {}
-        fresh = {job: phase for job, phase in run.ended.items() if was.get(job) is not phase and job not in leased}
+        fresh = {job: phase for job, (_, phase) in written.ends.items() if job not in leased}
         for name in {job.task for job, phase in fresh.items() if phase is JobPhase.SKIPPED}:
             self.scene.coverage[f"skipped under {reading.tasks[name].get('rule', 'AllSucceeded')}"] += 1
             if reading.verdict(name) == RUN:

@@ -1,5 +1,6 @@
 """Promises about who leads."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from fencepost.api.names import DAG_RUNS, LEASES, SHARD_LABEL
@@ -66,8 +67,7 @@ class DeposedChangeNothing(Checker):
                 if after.spec.get("holderIdentity") and after.spec.get("holderIdentity") != old.get("holderIdentity"):
                     self._acquired_by[shard, after.spec["leaseTransitions"]] = written.sender
             return
-        before = written.before
-        if not after.status or (before is not None and before.status == after.status) or written.sender == "user":
+        if not written.status_changed or written.sender == "user":
             return
         shard, epoch = after.labels[SHARD_LABEL], after.status["epoch"]
         if epoch != self._epoch.get(shard):
@@ -92,8 +92,10 @@ class WindowsDoNotOverlap(Checker):
             yield from self._ask(int(shard))
 
     def look(self) -> Iterator[str]:
-        for shard in range(self.scene.plan.shards):
-            yield from self._ask(shard)
+        led = Counter(shard for replica in self.scene.replicas.values() for shard in replica.held)
+        for shard, count in led.items():
+            if count > 1:
+                yield from self._ask(shard)
 
     def _ask(self, shard: int) -> Iterator[str]:
         leaders = [replica for replica in self.scene.leads(shard) if not replica.machine.clock_stopped]

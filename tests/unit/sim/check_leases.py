@@ -20,16 +20,6 @@ CAP_MEMORY_S: Final = 60.0
 RUN_BYTES_MAX: Final = 384 * 1024
 
 
-def new_leases(written: Written) -> Iterator[tuple[JobKey, Lease]]:
-    """The leases that a write of a run gives out."""
-    if written.after is None:
-        return
-    old = written.before.run.leases if written.before is not None else {}
-    for job, lease in written.after.run.leases.items():
-        if old.get(job) != lease:
-            yield job, lease
-
-
 class TokensGrow(Checker):
     promise = "each lease of a job has a higher token than the one before"
     kinds = (DAG_RUNS,)
@@ -42,7 +32,7 @@ class TokensGrow(Checker):
 
     def see(self, written: Written) -> Iterator[str]:
         before, after = written.before, written.after
-        for job, lease in new_leases(written):
+        for job, lease in written.new_leases.items():
             assert after is not None
             highest = self._highest.get((after.uid, job), 0)
             if lease.token <= highest:
@@ -78,14 +68,14 @@ class OneResultForEachJob(Checker):
             return
         marks = after.spec.get("overrides")
         if after.run.round == before.run.round and not marks:
-            for job, phase in before.ended.items():
-                if after.ended.get(job) is not phase:
-                    yield f"{after.name} {job} had ended as {phase} and is {after.ended.get(job)} now"
+            for job, (was, now) in written.ends.items():
+                if was is not None:
+                    yield f"{after.name} {job} had ended as {was} and is {now} now"
         for job, lease in before.run.leases.items():
             if after.run.leases.get(job) != lease:
                 yield from self._lease_ended(after, job, lease)
-        for job, phase in after.ended.items() if not marks else ():
-            if job not in before.ended and job not in before.run.leases and phase is JobPhase.SUCCEEDED:
+        for job, (was, now) in written.ends.items() if not marks else ():
+            if was is None and now is JobPhase.SUCCEEDED and job not in before.run.leases:
                 yield f"{after.name} {job} has succeeded without a lease on record"
 
     def _lease_ended(self, run: Stored, job: JobKey, lease: Lease) -> Iterator[str]:
@@ -126,7 +116,7 @@ class LossesAreBounded(Checker):
     kinds = (DAG_RUNS,)
 
     def see(self, written: Written) -> Iterator[str]:
-        for job, lease in new_leases(written):
+        for job, lease in written.new_leases.items():
             if lease.losses > LOSSES_MAX:
                 yield f"{written.name} {job} is leased after {lease.losses} losses"
 
@@ -162,7 +152,7 @@ class ShareHolds(Checker):
             runs.pop(run.uid, None)
             return
         runs[run.uid] = {run.key_of(job): lease for job, lease in written.after.run.leases.items()}
-        if not any(True for _ in new_leases(written)):
+        if not written.new_leases:
             return
         slots = max(slots for _, slots in self._slots)
         _forget(self._percents, written.at_s - CAP_MEMORY_S)

@@ -8,7 +8,6 @@ from fencepost.core.intervals import parse_intervals
 from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase
 from tests.unit.sim.check_attempts import Definitions, marked, stops, tasks_of
-from tests.unit.sim.check_leases import new_leases
 from tests.unit.sim.checker import Checker
 from tests.unit.sim.history import Stored, Written
 from tests.unit.sim.reading import Reading
@@ -30,11 +29,11 @@ class PeoplesWordHolds(Checker):
     kinds = (DAG_RUNS,)
 
     def see(self, written: Written) -> Iterator[str]:
-        run, before = written.after, written.before
-        if run is None or (before is not None and before.obj.get("status") == run.obj.get("status")):
+        run = written.after
+        if run is None or not written.status_changed:
             return
         marks = run.spec.get("overrides") or {}
-        for job, lease in new_leases(written):
+        for job, lease in written.new_leases.items():
             if run.spec.get("suspend"):
                 yield f"{run.name} is suspended and leases {job} under token {lease.token}"
             if marks and marked(run, job):
@@ -60,7 +59,7 @@ class RoundsKeepWhatIsGood(Definitions):
 
     def changed(self, written: Written, run: Stored, definition: Mapping[str, Any]) -> Iterator[str]:
         before = written.before
-        for job, lease in new_leases(written):
+        for job, lease in written.new_leases.items():
             known = before is not None and (job in before.run.leases or job in before.run.waiting)
             if not known and (lease.attempt, lease.losses) != (1, 0):
                 yield f"{run.name} {job} begins with attempt {lease.attempt}+{lease.losses}"
@@ -153,10 +152,10 @@ class LettersAreWritten(Definitions):
     def changed(self, written: Written, run: Stored, definition: Mapping[str, Any]) -> Iterator[str]:
         before = written.before
         dead = self._dead.setdefault(run.uid, set())
-        was = before.ended if before is not None else {}
-        fresh = [job for job, phase in run.ended.items() if phase is JobPhase.FAILED and was.get(job) is not phase]
+        fresh = [job for job, (_, phase) in written.ends.items() if phase is JobPhase.FAILED]
         known = before is not None or run.spec.get("trigger") == "Schedule"
-        if known and not run.spec.get("overrides") and not stops(run, definition) and self._has_room(run, fresh):
+        alone = known and not run.spec.get("overrides") and not stops(run, definition)
+        if fresh and alone and self._has_room(run, fresh):
             dead |= {(run.uid, job.task, job.index, run.run.round) for job in fresh}
         if before is not None and before.run.round != run.run.round:
             dead = self._dead[run.uid] = {key for key in dead if key[3] == run.run.round}

@@ -44,6 +44,7 @@ class Checkers:
         self._checkers = [checker(scene) for checker in ALL]
         self._by_kind = {kind: [each for each in self._checkers if kind in each.kinds] for kind in KINDS}
         self._lookers = [each for each in self._checkers if type(each).look is not Checker.look]
+        self._starters = [each for each in self._checkers if type(each).job_started is not Checker.job_started]
         self._jobs_seen = 0
 
     def see(self, written: Written) -> None:
@@ -51,13 +52,14 @@ class Checkers:
         what = (self.fingerprint, written.at_s, written.version, written.name, written.sender)
         self.fingerprint = hash(what)
         for checker in self._by_kind[written.kind]:
-            self._judge(checker, checker.see(written))
+            for text in checker.see(written):
+                self._fail(checker, text)
 
     def look(self) -> None:
         """Time has passed."""
         book = self._scene.book
         for job in book[self._jobs_seen :]:
-            for checker in self._checkers:
+            for checker in self._starters:
                 self._judge(checker, checker.job_started(job))
         self._jobs_seen = len(book)
         for checker in self._lookers:
@@ -74,5 +76,8 @@ class Checkers:
 
     def _judge(self, checker: Checker, broken: Iterator[str]) -> None:
         for text in broken:
-            if self._scene.loop.failure is None:
-                self._scene.loop.failure = BrokenPromiseError(Violation(checker.promise, self._scene.loop.now_s, text))
+            self._fail(checker, text)
+
+    def _fail(self, checker: Checker, text: str) -> None:
+        if self._scene.loop.failure is None:
+            self._scene.loop.failure = BrokenPromiseError(Violation(checker.promise, self._scene.loop.now_s, text))

@@ -6,6 +6,7 @@ and that is all they believe of jobs.
 
 import asyncio
 import signal
+from collections.abc import Collection
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -160,6 +161,11 @@ class ReplicaProcess:
     def fallen(self) -> bool:
         """Whether a part of it has ended though nobody has ended it."""
         return self.alive and any(task.done() for task in self.tasks)
+
+    @property
+    def held(self) -> Collection[int]:
+        """The shards for which it would act now."""
+        return self.leadership.held if self.alive else ()
 
     def holds(self, shard: int) -> int | None:
         """The epoch under which it would act for the shard now."""

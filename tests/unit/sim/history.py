@@ -13,7 +13,7 @@ from fencepost.api.codec import decode_run_status
 from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, DAGS, DEAD_LETTERS, LEASES, WORKER_POOLS, WORKERS, Kind
 from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase
-from fencepost.core.run_state import RunState
+from fencepost.core.run_state import Lease, RunState, TaskState
 from fencepost.kube.protocol import Obj
 from fencepost.memory.identity import ADMIN
 from fencepost.memory.records import Change, Record
@@ -22,6 +22,7 @@ from tests.unit.sim.network import Network
 
 KINDS = (DAGS, DAG_RUNS, WORKERS, LEASES, CONTROLLER_REVISIONS, DEAD_LETTERS, WORKER_POOLS)
 NO_RUN = RunState()
+NO_TASK = TaskState()
 NOTHING: Mapping[str, Any] = {}
 
 
@@ -43,7 +44,7 @@ class Stored:
     def labels(self) -> Mapping[str, str]:
         return self._record.labels
 
-    @property
+    @cached_property
     def meta(self) -> Mapping[str, Any]:
         meta: Mapping[str, Any] = self.obj["metadata"]
         return meta
@@ -56,12 +57,12 @@ class Stored:
     def name(self) -> str:
         return self._record.key.name
 
-    @property
+    @cached_property
     def spec(self) -> Mapping[str, Any]:
         spec: Mapping[str, Any] = self.obj.get("spec") or NOTHING
         return spec
 
-    @property
+    @cached_property
     def status(self) -> Mapping[str, Any]:
         status: Mapping[str, Any] = self.obj.get("status") or NOTHING
         return status
@@ -74,19 +75,14 @@ class Stored:
     @cached_property
     def ended(self) -> Mapping[JobKey, JobPhase]:
         """Of a DAGRun: its jobs that have ended."""
-        return {
-            JobKey(name, index): phase
-            for name, task in self.run.tasks.items()
-            for phase, indices in task.ended.items()
-            for index in indices
-        }
+        return {job: phase for name, task in self.run.tasks.items() for job, phase in _ends(name, task).items()}
 
-    @property
+    @cached_property
     def entries(self) -> Mapping[str, str]:
         """Of a Worker: its mailbox."""
         return self.spec.get("leases") or NOTHING
 
-    @property
+    @cached_property
     def results(self) -> Mapping[str, str]:
         """Of a Worker."""
         return self.status.get("results") or NOTHING
@@ -124,6 +120,37 @@ class Written:
         stored = self.after or self.before
         assert stored is not None
         return stored
+
+    @cached_property
+    def status_changed(self) -> bool:
+        """Whether the object has a status, and had not this one."""
+        before, after = self.before, self.after
+        return after is not None and bool(after.status) and (before is None or before.status != after.status)
+
+    @cached_property
+    def new_leases(self) -> Mapping[JobKey, Lease]:
+        """Of a DAGRun: the leases that this write gives out."""
+        if self.after is None:
+            return {}
+        old = self.before.run.leases if self.before is not None else {}
+        return {job: lease for job, lease in self.after.run.leases.items() if old.get(job) != lease}
+
+    @cached_property
+    def ends(self) -> Mapping[JobKey, tuple[JobPhase | None, JobPhase | None]]:
+        """Of a DAGRun: its jobs whose end this write has changed, with what it was and what it is; None: none."""
+        ends: dict[JobKey, tuple[JobPhase | None, JobPhase | None]] = {}
+        olds = self.before.run.tasks if self.before is not None else {}
+        news = self.after.run.tasks if self.after is not None else {}
+        for name in {**olds, **news}:
+            old, new = olds.get(name, NO_TASK), news.get(name, NO_TASK)
+            if old is not new and old.ended != new.ended:
+                was, now = _ends(name, old), _ends(name, new)
+                ends |= {job: (was.get(job), now.get(job)) for job in {**was, **now} if was.get(job) != now.get(job)}
+        return ends
+
+
+def _ends(name: str, task: TaskState) -> dict[JobKey, JobPhase]:
+    return {JobKey(name, index): phase for phase, indices in task.ended.items() for index in indices}
 
 
 class Tap(Watch):

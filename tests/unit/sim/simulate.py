@@ -112,5 +112,5 @@ def _quiet() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-        gc.collect()
+            gc.collect()
         logging.disable(logging.NOTSET)

@@ -30,7 +30,7 @@ def _told_of(written: Written) -> str:
     verb = "creates" if before is None else "writes"
     match kind:
         case _ if kind is DAG_RUNS:
-            return f"{verb} run {written.name}: {_run(before, after)}"
+            return f"{verb} run {written.name}: {_run(written, before, after)}"
         case _ if kind is WORKERS:
             return f"{verb} worker {written.name}: {_worker(before, after)}"
         case _ if kind is DAGS:
@@ -40,7 +40,7 @@ def _told_of(written: Written) -> str:
     return f"{verb} {kind.kind} {written.name}"
 
 
-def _run(before: Stored | None, after: Stored) -> str:
+def _run(written: Written, before: Stored | None, after: Stored) -> str:
     run, old = after.run, before.run if before else None
     parts = [f"{run.phase} under epoch {run.epoch}"]
     for job, lease in run.leases.items():
@@ -49,9 +49,7 @@ def _run(before: Stored | None, after: Stored) -> str:
     for job in old.leases if old else ():
         if job not in run.leases:
             parts.append(f"takes {job} from {old.leases[job].worker if old else ''}")
-    for job, phase in after.ended.items():
-        if before is None or before.ended.get(job) != phase:
-            parts.append(f"{job} has {phase}")
+    parts += [f"{job} has {phase}" for job, (_, phase) in written.ends.items()]
     for job, waiting in run.waiting.items():
         if old is None or old.waiting.get(job) != waiting:
             at_s = waiting.not_before_s - NOON_S
