@@ -46,11 +46,13 @@ class Machine:
         self.clock_stopped = False
         """It has stood still once without its clock going on: it may think that it is trusted when it is not."""
         self.held: list[Handle | Timer] = []
+        """What has come due while it is frozen, or since it is dead: then it waits for the end."""
         self.context: Context = copy_context()
         self.context.run(OWNER.set, self)
         self.tasks: list[asyncio.Task[Any]] = []
         """Those that may still be under way: kept, so that nothing of the dead is tidied up at some odd moment."""
         self._loop = loop
+        loop.machines.append(self)
         self._lost_s = 0.0
         self._frozen_at_s = 0.0
 
@@ -112,7 +114,7 @@ class Machine:
 
     def thaw(self, *, clock_went_on: bool = True) -> None:
         """It goes on, with all that was kept back. A clock that did not go on has lost the time."""
-        if not self.frozen:
+        if not self.frozen or self.dead:
             return
         self.frozen = False
         held, self.held = self.held, []
@@ -129,8 +131,6 @@ class Machine:
     def kill(self) -> None:
         """SIGKILL, or the machine is gone."""
         self.dead = True
-        self._loop.drop(self.held)
-        self.held.clear()
 
 
 def _wake(sleeper: "asyncio.Future[None]") -> None:
@@ -209,8 +209,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._count = 0
         self._spins = 0
         self._ending = False
-        self._dropped: list[Handle | Timer] = []
-        """What the dead will never do; at the end their tasks are told so, and not just forgotten."""
+        self.machines: list[Machine] = []
         self.failure: Exception | None = None
         """Set it to end the loop before anything else happens."""
         self.set_exception_handler(self._complain)
@@ -272,13 +271,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 if handle._cancelled:
                     continue
                 owner = handle.owner
-                if owner is not None and not self._ending:
-                    if owner.dead:
-                        self._dropped.append(handle)
-                        continue
-                    if owner.frozen:
-                        owner.held.append(handle)
-                        continue
+                if owner is not None and (owner.dead or owner.frozen) and not self._ending:
+                    owner.held.append(handle)
+                    continue
                 try:
                     handle._context.run(handle._callback, *handle._args)
                 except Exception as error:
@@ -289,10 +284,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def release(self, held: list[Handle | Timer]) -> None:
         """What was kept back is due now."""
         self._due.extend(held)
-
-    def drop(self, held: list[Handle | Timer]) -> None:
-        """What was kept back is never done."""
-        self._dropped.extend(held)
 
     def postpone(self, machine: Machine, held: list[Handle | Timer], lost_s: float) -> None:
         """What was kept back is due now, but timers, those that wait too, are due so much later."""
@@ -326,8 +317,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._spins = self.turns = 0
                 for task in tasks:
                     task.cancel()
-                self._due.extend(self._dropped)  # a task that was about to be woken is woken, to be cancelled
-                self._dropped.clear()
+                for machine in self.machines:  # a task that was about to be woken is woken, to be cancelled
+                    self._due.extend(each for each in machine.held if isinstance(each, Handle))
+                    machine.held.clear()
                 self.run_until_complete(_some_turns())
         finally:
             self.close()
