@@ -49,7 +49,7 @@ test-unit: install ## Unit tests; the core must be covered in every branch
 	$(BIN)/coverage run -m pytest tests/unit
 	$(BIN)/coverage report --fail-under=100
 
-sim: install ## Break it if you can: whole clusters under faults from seeds. SEEDS=100 FIRST=0, or SEED=7 [STEPS=3,17]; SIZE=small,middle,large
+sim: install ## Break it if you can: whole clusters under faults from seeds. SEEDS=100 FIRST=0, or SEED=7 [STEPS=3,17]; SIZE=small,middle,large,long
 	@$(BIN)/python -m tests.unit.sim $(if $(SEEDS),--seeds=$(SEEDS)) $(if $(FIRST),--first=$(FIRST)) \
 	  $(if $(SEED),--seed=$(SEED)) $(if $(STEPS),--steps=$(STEPS)) $(if $(SIZE),--size=$(SIZE))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tests.unit.sim.coverage import coverage_table, untried
-from tests.unit.sim.plan import Plan, draw_plan
+from tests.unit.sim.plan import SIZES, Plan, draw_plan
 from tests.unit.sim.shrink import numbers_of, shrink
 from tests.unit.sim.simulate import simulate
 from tests.unit.sim.violation import Violation
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="this one alone, with its story")
     parser.add_argument("--steps", default="", help="of that seed's plan these alone, such as 3,17; - for none")
-    parser.add_argument("--size", default="", choices=("", "small", "middle", "large"), help="instead of the drawn one")
+    parser.add_argument("--size", default="", choices=("", *SIZES), help="instead of the drawn one")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     args = parser.parse_args(arguments)
     if args.seed is not None:

@@ -16,15 +16,16 @@ LOAD: Final = 0.5
 MINUTE_S: Final = 60.0
 
 
-def draw_dags(rng: Random, count: int, slots: int) -> Mapping[str, Mapping[str, Any]]:
+def draw_dags(rng: Random, count: int, slots: int, length_s: float) -> Mapping[str, Mapping[str, Any]]:
     """Specs by name. At least one has a schedule, at least one has retries."""
     share_s = LOAD * slots * MINUTE_S / count
     return {
-        f"d{number}": draw_dag(rng, share_s, scheduled=number == 0 or rng.random() < 0.7) for number in range(count)
+        f"d{number}": draw_dag(rng, share_s, length_s, scheduled=number == 0 or rng.random() < 0.7)
+        for number in range(count)
     }
 
 
-def draw_dag(rng: Random, work_s: float, *, scheduled: bool) -> Mapping[str, Any]:
+def draw_dag(rng: Random, work_s: float, length_s: float, *, scheduled: bool) -> Mapping[str, Any]:
     """One spec, whose runs take so many seconds of slots, one a minute; or longer, if it bounds how many there are."""
     concurrency = draw_concurrency(rng)
     long = concurrency["policy"] != "Allow" and rng.random() < 0.2
@@ -35,7 +36,7 @@ def draw_dag(rng: Random, work_s: float, *, scheduled: bool) -> Mapping[str, Any
         "concurrency": concurrency,
     }
     if scheduled:
-        spec["schedule"] = draw_schedule(rng)
+        spec["schedule"] = draw_schedule(rng, length_s)
         if ("notAfter" in spec["schedule"] or "cron" not in spec["schedule"]) and rng.random() < 0.5:
             spec["ttlAfterFinished"] = rng.choice(("10s", "60s"))
     if rng.random() < 0.7:

@@ -93,7 +93,7 @@ class People:
         for run in self._runs(step.target):
             scene.deleted_by_people.add(run.uid)
         scene.delete(DAGS, step.target)
-        spec: dict[str, Any] = dict(draw_dag(rng, 10.0, scheduled=True))
+        spec: dict[str, Any] = dict(draw_dag(rng, 10.0, scene.plan.length_s, scheduled=True))
         scene.loop.after(rng.choice((0.0, 0.05, 1.0, 20.0)), scene.put, DAGS, step.target, spec)
 
     def _touch_run(self, step: Step, rng: Random) -> None:

@@ -18,9 +18,15 @@ from tests.unit.sim.dags import draw_dags
 
 LENGTH_S: Final = 900.0
 """Of a simulation, in which schedules go on; afterwards everything is to end."""
-CALM_FROM_S: Final = 600.0
-"""Nothing goes wrong any more from here."""
+LONG_S: Final = 6 * 3600.0
+"""The same of a long one."""
+CALM_S: Final = 300.0
+"""So long before that nothing goes wrong any more."""
+SIZES: Final = {"small": 84, "middle": 12, "large": 2, "long": 2}
+"""With how often each is drawn."""
 BUSY_FROM_S: Final = 20.0
+LAST_STEP_S: Final = 20.0
+"""Before the calm."""
 
 MACHINES = ("kill", "stop", "pause", "vm_pause", "crash_before", "crash_after")
 LINKS = ("cut", "refuse", "deaf", "lag", "no_bookmarks", "watch_cut", "watch_end", "gone")
@@ -123,8 +129,12 @@ class Plan:
     dags: Mapping[str, Mapping[str, Any]]
     steps: tuple[Step, ...]
     length_s: float = LENGTH_S
-    calm_from_s: float = CALM_FROM_S
     size: str = field(default="small")
+
+    @property
+    def calm_from_s(self) -> float:
+        """Nothing goes wrong any more from here."""
+        return self.length_s - CALM_S
 
     def only(self, numbers: frozenset[int]) -> "Plan":
         """The same plan with these steps alone."""
@@ -133,25 +143,30 @@ class Plan:
 
 
 def draw_plan(seed: int, size: str = "", *, focus: tuple[str, ...] = ()) -> Plan:
-    """The plan of a seed. Sizes: small (2 replicas, 4 workers), middle, large (5 and 30); most seeds are small.
+    """The plan of a seed. Sizes: small (2 replicas, 4 workers), middle, large (5 and 30), and long: a small cluster for
+    six hours, with schedules and faults that are further apart. Most seeds are small.
 
     `focus`: these kinds of steps are as frequent as all others together, and every plan has plenty of steps.
     """
     rng = Random(seed)
-    drawn = rng.choices(("small", "middle", "large"), (85, 12, 3))[0]
+    drawn = rng.choices(tuple(SIZES), tuple(SIZES.values()))[0]
     size = size or drawn
-    replicas = {"small": 2, "middle": rng.randint(2, 4), "large": 5}[size]
-    workers = {"small": rng.randint(2, 4), "middle": rng.randint(4, 10), "large": 30}[size]
-    shards = rng.choice((1, 2, 3, 4)) if size != "large" else 16
+    scale, length_s = ("small", LONG_S) if size == "long" else (size, LENGTH_S)
+    replicas = {"small": 2, "middle": rng.randint(2, 4), "large": 5}[scale]
+    workers = {"small": rng.randint(2, 4), "middle": rng.randint(4, 10), "large": 30}[scale]
+    shards = rng.choice((1, 2, 3, 4)) if scale != "large" else 16
     skewed = rng.random() < 0.4
     replicas_seats = tuple(_seat(rng, f"op{number}", skewed, 0) for number in range(replicas))
     workers_seats = tuple(_seat(rng, f"w{number}", skewed, rng.choice((1, 2, 4, 8))) for number in range(workers))
     slots = sum(seat.slots for seat in workers_seats)
-    dags = draw_dags(rng, {"small": rng.randint(2, 5), "middle": 8, "large": 25}[size], slots)
+    dags = draw_dags(rng, {"small": rng.randint(2, 5), "middle": 8, "large": 25}[scale], slots, length_s)
     seats = [seat.name for seat in (*replicas_seats, *workers_seats)]
     count = rng.choice((30, 45) if focus else (0, 4, 10, 20, 30, 45))
     kinds = [focus if focus and rng.random() < 0.5 else tuple(WEIGHTS) for _ in range(count)]
-    steps = sorted((_step(rng, kind, seats, len(replicas_seats), list(dags)) for kind in kinds), key=lambda s: s.at_s)
+    until_s = length_s - CALM_S - LAST_STEP_S
+    steps = sorted(
+        (_step(rng, kind, until_s, seats, len(replicas_seats), list(dags)) for kind in kinds), key=lambda s: s.at_s
+    )
     return Plan(
         seed=seed,
         shards=shards,
@@ -162,6 +177,7 @@ def draw_plan(seed: int, size: str = "", *, focus: tuple[str, ...] = ()) -> Plan
         changes_max=rng.choice((150, 1000, 100_000)),
         dags=dags,
         steps=tuple(Step(number, *_parts(step)) for number, step in enumerate(steps)),
+        length_s=length_s,
         size=size,
         reserved_percent=rng.choice((0, 0, 10, 25, 50)),
     )
@@ -173,12 +189,14 @@ def _seat(rng: Random, name: str, skewed: bool, slots: int) -> Seat:
     return Seat(name, speed, offset_s, slots, synced=not skewed or rng.random() < 0.7)
 
 
-def _step(rng: Random, kinds: tuple[str, ...], seats: list[str], replicas: int, dags: list[str]) -> Step:
+def _step(
+    rng: Random, kinds: tuple[str, ...], until_s: float, seats: list[str], replicas: int, dags: list[str]
+) -> Step:
     kind = rng.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
-    at_s = rng.uniform(BUSY_FROM_S, CALM_FROM_S - 20.0)
+    at_s = rng.uniform(BUSY_FROM_S, until_s)
     if rng.random() < 0.5:
         # Just when schedules fire: most writes are near the whole minute.
-        at_s = min(CALM_FROM_S - 20.0, 60.0 * round(at_s / 60.0) + rng.uniform(-0.5, 6.0))
+        at_s = min(until_s, 60.0 * round(at_s / 60.0) + rng.uniform(-0.5, 6.0))
     target = rng.choice(seats[:replicas]) if rng.random() < 0.55 else rng.choice(seats)
     if kind in PEOPLE:
         target = rng.choice(dags)

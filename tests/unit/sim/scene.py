@@ -26,7 +26,8 @@ T = TypeVar("T")
 
 NAMESPACE: Final = "demo"
 POOL: Final = "default"
-TURNS_FOR_EACH_SEAT_MAX: Final = 40_000
+TURNS_A_SECOND_MAX: Final = 45
+"""Of the loop, for each process on average; more, and the code spins, however slowly."""
 SYNCED_S: Final = 2.0
 """How wrong clocks are at most that somebody looks after."""
 RESTART_S: Final = 2.0
@@ -45,7 +46,7 @@ class Scene:
 
     def __post_init__(self) -> None:
         plan, loop = self.plan, self.loop
-        loop.turns_max = TURNS_FOR_EACH_SEAT_MAX * len((*plan.replicas, *plan.workers))
+        loop.turns_max = int(TURNS_A_SECOND_MAX * plan.length_s) * len((*plan.replicas, *plan.workers))
         self.world = Machine(loop, "world")
         """The API server's clock."""
         self.engine = Engine(self.world, SYSTEM, plan.changes_max)

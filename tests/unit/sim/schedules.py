@@ -13,23 +13,26 @@ from fencepost.api.times import format_time, parse_time
 from tests.unit.sim.virtual import NOON_S
 
 CRONS: Final = ("* * * * *", "* * * * *", "*/2 * * * *", "1-59/3 * * * *")
+CRONS_SELDOM: Final = ("*/15 * * * *", "*/15 * * * *", "*/20 * * * *", "7-59/30 * * * *")
 ZONES_MINUTES: Final = {"UTC": 0, "Europe/Berlin": 60, "Asia/Kathmandu": 345, "America/St_Johns": -210}
 """How far their clocks are ahead of UTC, in November."""
 MINUTE_S: Final = 60
+HOUR_S: Final = 3600.0
 CATCH_UP_LIMITS: Final = (1, 3)
 DEADLINE_DEFAULT_S: Final = 300.0
 
 Schedule = Mapping[str, Any]
 
 
-def draw_schedule(rng: Random) -> dict[str, Any]:
-    """Times of every kind, about one a minute."""
+def draw_schedule(rng: Random, length_s: float) -> dict[str, Any]:
+    """Times of every kind, about one a minute; in a simulation of hours, about one in twenty."""
+    crons = CRONS if length_s < HOUR_S else CRONS_SELDOM
     schedule: dict[str, Any] = {}
     kind = rng.random()
     if kind < 0.95:
-        schedule["cron"] = [rng.choice(CRONS)] if rng.random() < 0.8 else list(rng.sample(CRONS[1:], 2))
+        schedule["cron"] = [rng.choice(crons)] if rng.random() < 0.8 else list(rng.sample(crons[1:], 2))
     if kind > 0.85:
-        seconds = sorted(rng.sample(range(20, 900), rng.choice((1, 3))))
+        seconds = sorted(rng.sample(range(20, int(length_s)), rng.choice((1, 3))))
         schedule["at"] = [format_time(NOON_S + second) for second in seconds]
     if rng.random() < 0.3:
         schedule["timeZone"] = rng.choice(list(ZONES_MINUTES))

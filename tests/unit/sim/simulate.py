@@ -1,7 +1,7 @@
 """One seed from its beginning to its verdict.
 
-Faults and schedules for ten simulated minutes, then five in which nothing goes wrong and schedules go on, then no new
-runs, and everything is to end within `BOUND_S`. The first violation ends the simulation.
+Faults and schedules for ten simulated minutes (in a long one, for hours), then five in which nothing goes wrong and
+schedules go on, then no new runs, and everything is to end within `BOUND_S`. The first violation ends the simulation.
 """
 
 import asyncio
