@@ -230,6 +230,10 @@ class Runs:
             return await self._recover(view.key, written)
         assert written.object is not None
         self._take_in(written.object)
+        known = world.runs.get(view.key)
+        if known is None or known.uid != view.uid:  # deleted before we had the answer: it is not to hear of anything
+            self._desk.close(decision.grants)
+            return Next.REST if known is None else Next.AGAIN
         self._letters.note_attempts(view, facts.reports, state, decision)
         wanted = self.stored(view, authority, compiled, decision, state)
         await self._news.tell_end(view, decision.state)

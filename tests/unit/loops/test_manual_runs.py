@@ -43,6 +43,26 @@ def test_a_backfill_made_before_its_dag_begins_once_that_is_there() -> None:
     play(story)
 
 
+def test_a_run_that_is_deleted_before_the_answer_to_its_leases_reaches_no_worker() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        worker = stage.worker(job_s=None)
+        stage.dag("etl")
+        await stage.pass_time(1.0)
+        stage.once("Ann", "update", DAG_RUNS, Fault(answer_delay_s=3.0))
+        stage.manual_run("r1", "etl")
+        await stage.until(lambda: bool(stage.run("r1").leases))
+        await stage.delete(DAG_RUNS, "r1")
+        stage.manual_run("r1", "etl")
+        await stage.pass_time(10.0)
+        assert len(stage.mailbox(worker)) == 1
+        worker.runner.jobs[0].end()
+        await stage.until(lambda: stage.finished("r1"))
+        assert len(worker.runner.jobs) == 1
+
+    play(story)
+
+
 def test_a_run_of_an_invalid_dag_waits_until_it_is_put_right() -> None:
     async def story(stage: Stage) -> None:
         stage.leader()
