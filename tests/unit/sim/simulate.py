@@ -73,7 +73,8 @@ async def _play(scene: Scene, checkers: Checkers) -> None:
     plan = scene.plan
     steps = Steps(scene)
     reserve = {"reserved": {"critical": f"{plan.reserved_percent}%"}} if plan.reserved_percent else {}
-    scene.put(WORKER_POOLS, POOL, {"maxSharePerDAG": f"{plan.share_percent}%", **reserve})
+    shared = {"maxSharePerDAG": f"{plan.share_percent}%", **reserve}
+    scene.put(WORKER_POOLS, POOL, shared)
     for seat in (*plan.replicas, *plan.workers):
         scene.start(seat)
     await asyncio.sleep(5.0)
@@ -82,6 +83,7 @@ async def _play(scene: Scene, checkers: Checkers) -> None:
     await _until(scene, checkers, plan.calm_from_s)
     scene.calm = True
     steps.calm()
+    scene.edit(WORKER_POOLS, POOL, lambda pool: pool.update(spec=shared))  # else its DAGs may be too much for it
     scene.note(scene.loop.now_s, "FAULT", "no more of them")
     await _until(scene, checkers, plan.length_s)
     for name in list(scene.history.objects[DAGS]):
