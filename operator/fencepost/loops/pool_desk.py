@@ -4,7 +4,9 @@ A grant is a promise of one slot to one run. It lives here from the moment it is
 it into a lease or given it back; so long it counts as taken, on the worker and for the DAG's share.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from fencepost.apply.writers import Next, Writers
 from fencepost.base.clock import Clock
@@ -120,8 +122,9 @@ class PoolDesk:
         pool = self._pools.get(pool_name)
         if pool is not None:
             self._move(pool_name, dag, run)
-            pool.hold(dag, run, leases + len(self._grants.get(run, ())))
-            pool.offer(dag, run, demands)
+            granted = self._grants.get(run, ())
+            pool.hold(dag, run, leases + len(granted))
+            pool.offer(dag, run, _without(demands, granted))
             self._pump(pool_name, run)
         return self._grants.pop(run, [])
 
@@ -202,6 +205,13 @@ class PoolDesk:
             pool.slots.look_again()
             self._pump(name, None)
         return Next.REST
+
+
+def _without(demands: Sequence[Demand], grants: Sequence[Grant]) -> list[Demand]:
+    """What is asked for beyond the slots that have been granted already."""
+    granted = Counter(grant.task for grant in grants)
+    left = ((demand, demand.count - granted[demand.task]) for demand in demands)
+    return [replace(demand, count=count) for demand, count in left if count > 0]
 
 
 def takes_jobs(view: WorkerView) -> bool:

@@ -154,6 +154,27 @@ def test_an_answer_to_a_create_that_comes_late_delivers_nothing_that_has_been_ta
     play(story, shards=2)
 
 
+def test_a_job_that_has_waited_for_its_slot_asks_for_it_once() -> None:
+    """Two slots come free for the two jobs that wait: then none waits any more, and nothing says so."""
+
+    async def story(stage: Stage) -> None:
+        ann = stage.leader()
+        stage.worker(slots=4, job_s=None)
+        stage.dag("first", a_task("only", forEach={"count": 4}))
+        stage.dag("second", a_task("only", forEach={"count": 2}))
+        stage.manual_run("r1", "first")
+        await stage.until(lambda: len(stage.started) == 4)
+        stage.manual_run("r2", "second")
+        await stage.until(lambda: stage.run("r2").reason == "PoolFull")
+        for _, job in stage.started[:2]:
+            job.end()
+        await stage.until(lambda: len(stage.started) == 6)
+        assert stage.run("r2").reason == ""
+        assert ann.count("jobs_waiting", pool="default") == 0
+
+    play(story)
+
+
 @pytest.mark.parametrize("share", ["50%", "100%"])
 def test_a_dag_holds_its_share_and_no_more(share: str) -> None:
     async def story(stage: Stage) -> None:
