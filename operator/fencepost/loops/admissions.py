@@ -67,7 +67,7 @@ class Admissions:
         return self._verdict(dag, view.key, None)
 
     def forget(self, dag: DagKey, run: RunKey) -> None:
-        """The run has ended, or could not be created."""
+        """The run has ended or is gone, could not be created, or is another replica's: its place is free again."""
         let_in = self._let_in.get(dag, set())
         let_in.discard(run)
         if not let_in:

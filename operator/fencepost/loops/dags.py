@@ -134,7 +134,6 @@ class Dags:
 
     def run_gone(self, view: RunView) -> None:
         """A run is gone: a slot that the stored mark has not passed must not fire again."""
-        self._admissions.forget(view.dag, view.key)
         memory = self._memories.led(view.dag)
         if memory is None:
             return

@@ -69,7 +69,8 @@ class Firing:
         self._desk.close(decision.grants)
         self._desk.perhaps(view.key, run, len(decision.state.leases))
         outcome = await self._fate_of(view, memory, run, slot_s, written.answer)
-        if run not in memory.creating and slot_s not in memory.fired:  # otherwise what it holds counts on
+        ours = world.shards.is_open(view.shard)
+        if not ours or (run not in memory.creating and slot_s not in memory.fired):  # otherwise what it holds counts on
             self._let_go(view.key, run)
         return outcome
 

@@ -125,6 +125,7 @@ class Runs:
         if state.phase.finished:
             self._leave(view)
             return Next.REST
+        self._leave_unled(view)
         return self._next_look(view.key, decision)
 
     async def _turn(self, key: RunKey) -> Next | float:
@@ -132,7 +133,10 @@ class Runs:
         authority = None if view is None else self._world.shards.authority(view.shard)
         if view is None or authority is None:
             return Next.REST
-        return await (self._reread(key) if key in self._unread else self._plan(view, authority))
+        try:
+            return await (self._reread(key) if key in self._unread else self._plan(view, authority))
+        finally:
+            self._leave_unled(view)
 
     async def _plan(self, view: RunView, authority: Authority) -> Next | float:
         """The turn of a run that we lead and know as it stands."""
@@ -370,10 +374,18 @@ class Runs:
     def _take_in(self, written: Obj) -> None:
         """Our own write into the cache, without a turn for what its writer knows already."""
         self._own_write = True
-        self._world.runs.upsert(written)
-        self._own_write = False
+        try:
+            self._world.runs.upsert(written)
+        finally:
+            self._own_write = False
+
+    def _leave_unled(self, view: RunView) -> None:
+        """Its shard may have been given up under a turn: what that has asked for since holds slots back from others."""
+        if not self._world.shards.is_open(view.shard):
+            self._leave(view)
 
     def _leave(self, view: RunView) -> None:
+        self._admissions.forget(view.dag, view.key)
         self._blocked.pop(view.key, None)
         self._news.leave(view.key)
         self._unread.discard(view.key)

@@ -78,6 +78,7 @@ class Scheduler:
         ready = Shards(shards, holds)
         writers = Writers(window_s)
         self._acquired: dict[int, int] = {}
+        """Shard to epoch, of those that have not passed the barrier yet."""
         self._checked_s: float | None = None
         """When `_check` last had its turn; None until its first one, however long the caches take to fill."""
         self.filled = asyncio.Event()
@@ -219,17 +220,17 @@ class Scheduler:
         while True:
             await self._news.wait()
             self._news.clear()
-            batch, self._acquired = self._acquired, {}
+            batch = dict(self._acquired)
             try:
-                await self._pass_barrier(batch)
+                if batch:
+                    await self._pass_barrier(batch)
             except ApiError as error:
                 log.warning("barrier for shards %s: %s; trying again", sorted(batch), error)
-                self._acquired = batch | self._acquired
                 self._news.set()
                 await self.world.clock.sleep(BARRIER_RETRY_S)
 
     async def _pass_barrier(self, batch: dict[int, int]) -> None:
-        """List, open, and look at everything that the shards own."""
+        """List, open, and look at everything that the shards own; those that were given up meanwhile stay closed."""
         world = self.world
         numbers = ",".join(str(shard) for shard in sorted(batch))
 
@@ -244,11 +245,12 @@ class Scheduler:
         await list_page_by_page(
             world.api, wire.WORKERS, world.workers, namespace=world.system_namespace, gone_if=lambda _: True
         )
-        for shard, epoch in batch.items():
-            world.shards.open(shard, epoch, world.clock.steady_s())
+        passed = [shard for shard, epoch in batch.items() if self._acquired.get(shard) == epoch]
+        for shard in passed:
+            world.shards.open(shard, self._acquired.pop(shard), world.clock.steady_s())
         world.metrics.shards_held(len(world.shards.ready()))
-        log.info("planning for shards %s", numbers)
-        self._take_up(batch.keys())
+        log.info("planning for shards %s", ",".join(map(str, sorted(passed))))
+        self._take_up(passed)
 
     def _take_up(self, shards: Collection[int]) -> None:
         """Look at everything that these shards own: what has happened to it so far, nobody may have followed."""

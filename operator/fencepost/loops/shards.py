@@ -37,6 +37,10 @@ class Shards:
         self._ready.pop(shard, None)
         self._refused.discard(shard)
 
+    def is_open(self, shard: int) -> bool:
+        """Whether the shard is this replica's, be its trust window open at this moment or not."""
+        return shard in self._ready
+
     def authority(self, shard: int) -> Authority | None:
         """Under which to plan for a shard; None when it is not ours to plan for."""
         epoch = self._ready.get(shard)
