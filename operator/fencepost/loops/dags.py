@@ -66,7 +66,7 @@ class Dags:
         self._firing = Firing(world, definitions, desk, runs, letters, admissions)
         self._ghosts = Ghosts(world)
         self._memories = DagMemories(world, self.touch_status, self._firing.forget)
-        self._queue = DueQueue(self._look)
+        self._queue = DueQueue(self._look, self._is_expected)
         self._sooner = Alarm(world.clock)
         self._held_back: set[DagKey] = set()
         """Something of theirs is due by a clock that cannot be trusted."""
@@ -79,9 +79,7 @@ class Dags:
             if self._held_back and not self._world.clock_check.wrong:
                 self._let_go()
             for at_s, key in self._queue.take(now_s):
-                memory = self._memories.get(key)
-                if memory is None or not memory.planned or memory.next_s == at_s:
-                    self.touch(key, since_s=at_s, urgent=True)
+                self.touch(key, since_s=at_s, urgent=True)
             next_s = self._queue.next_s()
             delay_s = TICK_MAX_S if next_s is None else min(TICK_MAX_S, next_s - now_s)
             await self._sooner.wait(max(0.001, delay_s))
@@ -165,6 +163,12 @@ class Dags:
         """The shard is no longer ours."""
         self._memories.release(shard)
         self._admissions.release(shard, self._world.shards.count)
+
+    def _is_expected(self, at_s: float, key: DagKey) -> bool:
+        """Whether the DAG is there, and its next slot comes then as far as is known."""
+        memory = self._memories.get(key)
+        expected = memory is None or not memory.planned or memory.next_s == at_s
+        return expected and self._world.dags.get(key) is not None
 
     def _look(self, key: DagKey, urgent: bool) -> None:
         self._world.writers.touch(("dag", key), lambda: self._turn(key), urgent=urgent, after_s=0.0)

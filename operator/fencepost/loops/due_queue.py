@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Callable
 
 from fencepost.core.names import DagKey
+from fencepost.loops.agenda import Agenda
 
 LOOKS_MAX = 32
 """Looks under way at the same time: a quarter of all writes that may be in flight."""
@@ -19,11 +20,11 @@ LOOKS_MAX = 32
 class DueQueue:
     """The DAGs that wait for their next slot, and those that are to be looked at now."""
 
-    def __init__(self, look: Callable[[DagKey, bool], None]) -> None:
-        """`look` starts a look at a DAG, at whose end `done` is called; urgent looks do not wait for a back-off."""
+    def __init__(self, look: Callable[[DagKey, bool], None], counts: Callable[[float, DagKey], bool]) -> None:
+        """`look` starts a look at a DAG, at whose end `done` is called; urgent looks do not wait for a back-off.
+        `counts`: whether a DAG's next slot still comes then."""
         self._look = look
-        self._coming: list[tuple[float, DagKey]] = []
-        """A heap. Entries are never removed before their time; whoever takes one out knows whether it still counts."""
+        self._coming = Agenda[DagKey](counts)
         self._row: list[tuple[int, float, DagKey]] = []
         """A heap."""
         self._in_row: dict[DagKey, bool] = {}
@@ -33,19 +34,15 @@ class DueQueue:
 
     def expect(self, key: DagKey, at_s: float) -> bool:
         """The DAG's next slot comes then; whether that is sooner than what has been expected."""
-        heapq.heappush(self._coming, (at_s, key))
-        return self._coming[0] == (at_s, key)
+        return self._coming.add(at_s, key)
 
     def next_s(self) -> float | None:
         """When the next slot comes that has not been taken."""
-        return self._coming[0][0] if self._coming else None
+        return self._coming.next_s()
 
     def take(self, now_s: float) -> list[tuple[float, DagKey]]:
         """The slots that have come."""
-        taken = []
-        while self._coming and self._coming[0][0] <= now_s:
-            taken.append(heapq.heappop(self._coming))
-        return taken
+        return self._coming.take(now_s)
 
     def ask(self, key: DagKey, priority: int, since_s: float, *, urgent: bool) -> None:
         """Look at this DAG when its turn comes. Higher priorities first."""

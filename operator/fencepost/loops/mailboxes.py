@@ -8,7 +8,6 @@ A removal waits for company: a settled entry takes no slot and does no harm, so 
 after some idle seconds. A stop does not wait.
 """
 
-import heapq
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from fencepost.core.names import MailboxKey
 from fencepost.core.plan_workers import Put, answered, busy_change, busy_slots, order_of, plan_mailbox, token_of
 from fencepost.core.run_state import Entry, Order
 from fencepost.core.worker_record import WorkerRecord
+from fencepost.loops.agenda import Agenda
 from fencepost.loops.renewals import Renewals
 from fencepost.loops.reserves import Reserves
 from fencepost.loops.world import World
@@ -96,8 +96,8 @@ class Mailboxes:
         self._renewals = Renewals(world.workers, world.shards)
         self._reserves = reserves
         self._boxes: dict[str, Mailbox] = {}
-        self._clocks: list[tuple[float, str, str, str]] = []
-        """A heap of (due on the steady clock, worker, key, entry): when an entry should have ended by itself."""
+        self._clocks = Agenda[tuple[str, str, str]](lambda _, limit: self._is_unanswered(*limit))
+        """Worker, key, entry: when that should have ended by itself, on the steady clock."""
 
     def room(self, view: WorkerView) -> Room:
         """What can be granted now; nothing on a worker that takes nothing new."""
@@ -241,16 +241,12 @@ class Mailboxes:
     def press_overdue(self) -> None:
         """Tell workers to stop the jobs that are over their limit, and take away what has not obeyed a stop."""
         now_s = self._world.clock.steady_s()
-        while self._clocks and self._clocks[0][0] <= now_s:
-            _, worker, key, text = heapq.heappop(self._clocks)
-            view = self._workers.get(worker)
-            if view is None or view.worker.leases.get(key) != text or answered(key, text, view.worker.results):
-                continue
+        for _, (worker, key, text) in self._clocks.take(now_s):
             entry = decode_entry(text)
             authority = self._world.shards.authority(self._world.shards.of_entry(key, entry.revision))
             if authority is None:
                 # Not ours to press, but it may be by the next time: its leader may die of not doing it.
-                heapq.heappush(self._clocks, (now_s + LOOK_AGAIN_S, worker, key, text))
+                self._clocks.add(now_s + LOOK_AGAIN_S, (worker, key, text))
             else:
                 self._press(authority, worker, key, entry, text)
 
@@ -283,7 +279,12 @@ class Mailboxes:
                 limit_s = entry.timeout_s + entry.grace_s + LIMIT_SLACK_S
             else:
                 continue
-            heapq.heappush(self._clocks, (self._world.clock.steady_s() + limit_s, view.name, key, text))
+            self._clocks.add(self._world.clock.steady_s() + limit_s, (view.name, key, text))
+
+    def _is_unanswered(self, worker: str, key: str, text: str) -> bool:
+        """Whether this very entry stands in the worker's mailbox, without a result."""
+        view = self._workers.get(worker)
+        return view is not None and view.worker.leases.get(key) == text and not answered(key, text, view.worker.results)
 
     def _drop_unled(self, box: Mailbox) -> None:
         """Forget what was wished for shards that are led here no more: their next leader wishes for itself."""
