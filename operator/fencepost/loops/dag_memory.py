@@ -12,7 +12,8 @@ from fencepost.core.schedule import Schedule
 from fencepost.observe.dags import DagView
 from fencepost.observe.runs import RunView
 
-FIRED_REMEMBERED_MAX = 1000
+FIRED_REMEMBERED_MAX = 10
+"""Slots of each DAG: what lies below the mark is known by that; only the latest may lie at it."""
 EVENT_REASONS = {Fate.LATE: "SlotLate", Fate.SKIPPED: "SlotSkipped", Fate.MISSED: "SlotMissed"}
 LETTERS_FULL = "DeadLettersFull"
 
