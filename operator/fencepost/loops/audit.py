@@ -7,7 +7,7 @@ that nobody feels.
 """
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from fencepost.base.clock import Clock
@@ -24,13 +24,14 @@ class Audit:
     def __init__(self, clock: Clock, look: Callable[[DagKey], None]) -> None:
         self._clock = clock
         self._look = look
-        self._pending: deque[DagKey] = deque()
+        self._pending: OrderedDict[DagKey, None] = OrderedDict()
+        """Each once, however often it is taken up."""
         self._news = asyncio.Event()
         """Set while there is anything to look at."""
 
     def take_up(self, keys: Iterable[DagKey]) -> None:
         """These have been taken on trust."""
-        self._pending.extend(keys)
+        self._pending.update(dict.fromkeys(keys))
         self._news.set()
 
     async def run(self) -> None:
@@ -38,7 +39,7 @@ class Audit:
         while True:
             await self._news.wait()
             for _ in range(min(LOOKS_PER_PERIOD, len(self._pending))):
-                self._look(self._pending.popleft())
+                self._look(self._pending.popitem(last=False)[0])
             if not self._pending:
                 self._news.clear()
             await self._clock.sleep(PERIOD_S)
