@@ -140,7 +140,7 @@ class Letters:
             view = self._world.runs.get(key)
             authority = None if view is None else self._world.shards.authority(view.shard)
             if view is None or view.state is None or authority is None:
-                del self._waiting[key]
+                self._waiting.pop(key, None)  # unless it has left under a write
                 continue
             buried = self._buried.setdefault(view.uid, set())
             todo = [(job, death) for job, death in view.state.dying.items() if (job, death.round) not in buried]

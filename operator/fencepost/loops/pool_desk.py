@@ -68,6 +68,8 @@ class PoolDesk:
     def drop(self, name: str) -> None:
         """A pool is gone; its workers' jobs go on, nothing new is leased."""
         self._pools.pop(name, None)
+        for worker in [worker for worker, pool in self._pool_of_worker.items() if pool == name]:
+            del self._pool_of_worker[worker]
 
     def get(self, name: str) -> PoolQueue | None:
         """The queue of the pool of this name."""
