@@ -146,6 +146,7 @@ class Mailboxes:
         name = str(key)
         view = self._workers.get(worker)
         if view is None or view.worker.fenced:
+            self._on_entry(name)  # lost since the lease was planned: the run is to see it
             return
         box = self._box(worker)
         if token in (box.withdrawn.get(name), box.refused.get(name)):
@@ -222,7 +223,16 @@ class Mailboxes:
 
     def gone(self, name: str) -> None:
         """A worker's object is gone; nothing more can be asked of it."""
-        self._boxes.pop(name, None)
+        box = self._boxes.pop(name, None)
+        if box is not None:
+            self._lose_puts(box)
+
+    def _lose_puts(self, box: Mailbox) -> None:
+        """The worker is lost: no mailbox holds the leases on their way to it, so nothing else tells their runs."""
+        puts = list(box.puts)
+        box.puts.clear()
+        for key in puts:
+            self._on_entry(key)
 
     def mark(self, worker: str) -> None:
         """The worker is to keep another number of slots for critical jobs."""
@@ -304,13 +314,13 @@ class Mailboxes:
     async def _turn(self, worker: str) -> Next:
         view, box = self._workers.get(worker), self._box(worker)
         if view is None:
-            self._boxes.pop(worker, None)
+            self.gone(worker)
             return Next.REST
         record = view.worker
         self._drop_unled(box)
         _spare_answered(box, record)
         if record.fenced:
-            box.puts.clear()
+            self._lose_puts(box)
         plan = plan_mailbox(
             record.leases,
             record.results,
