@@ -4,7 +4,7 @@ The record of a run says that it has begun only once that is written. So whoever
 that moment on, or two runs whose writes are on their way could both take the last room.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from fencepost.core.concurrency import Concurrency, Standing, admit
@@ -84,7 +84,7 @@ class Admissions:
 
     def not_begun(self, dag: DagKey) -> list[RunKey]:
         """The unfinished runs that have not begun, for whatever reason: backfills too."""
-        return [view.key for view in self._runs.of_dag(dag) if not view.finished and not _began(view)]
+        return [view.key for view in self._runs.unfinished(dag) if not _began(view)]
 
     def active(self, dag: DagKey) -> list[RunKey]:
         """The active runs."""
@@ -126,10 +126,8 @@ class Admissions:
             return Verdict("Queued", f"{fact}; it begins in its turn, once there is room")
         return Verdict("Replacing", f"it takes the place of run {began[0]}; it begins once that has stopped")
 
-    def _active(self, dag: DagKey) -> Iterator[RunView]:
-        for view in self._runs.of_dag(dag):
-            if not view.finished and not (view.spec is not None and view.spec.trigger is Trigger.BACKFILL):
-                yield view
+    def _active(self, dag: DagKey) -> Iterable[RunView]:
+        return (view for view in self._runs.unfinished(dag) if not view.in_background)
 
 
 def _began(view: RunView) -> bool:

@@ -94,7 +94,7 @@ class Runs:
 
     def touch_rounds(self, dag: DagKey) -> None:
         """There may be room for another round of a run of this DAG."""
-        for view in list(self._world.runs.of_dag(dag)):
+        for view in list(self._world.runs.unfinished(dag)):
             if view.round_due:
                 self.touch(view.key)
 

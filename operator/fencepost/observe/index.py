@@ -25,6 +25,11 @@ class Index(Generic[Owner, Name, View]):
         """Add one, or replace the one of this name."""
         self._views.setdefault(owner, {})[name] = view
 
+    def discard(self, owner: Owner, name: Name) -> None:
+        """Take one away, if it is there."""
+        if name in self._views.get(owner, {}):
+            self.drop(owner, name)
+
     def drop(self, owner: Owner, name: Name) -> None:
         """Take one away that is there."""
         views = self._views[owner]

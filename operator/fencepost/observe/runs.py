@@ -85,6 +85,8 @@ class RunCache:
         self._on_set_aside = on_set_aside
         self._runs: dict[RunKey, RunView] = {}
         self._by_dag: Index[DagKey, RunKey, RunView] = Index()
+        self._unfinished: Index[DagKey, RunKey, RunView] = Index()
+        """Of the runs of each DAG, those that had not finished when they last changed."""
 
     def get(self, key: RunKey) -> RunView | None:
         """The run of this name, if there is one."""
@@ -94,9 +96,13 @@ class RunCache:
         """All runs of a DAG, in no order."""
         return self._by_dag.of(dag)
 
+    def unfinished(self, dag: DagKey) -> Iterable[RunView]:
+        """The DAG's runs that have not finished, in no order. Costs nothing for those that have."""
+        return (view for view in self._unfinished.of(dag) if not view.finished)
+
     def active_count(self, dag: DagKey) -> int:
-        """The DAG's runs that have not finished."""
-        return sum(not view.finished for view in self.of_dag(dag))
+        """How many these are."""
+        return sum(1 for _ in self.unfinished(dag))
 
     def has_any(self, dag: DagKey) -> bool:
         """Whether the DAG has runs."""
@@ -126,8 +132,15 @@ class RunCache:
         if view.problem and (old is None or old.problem != view.problem):
             log.error("run %s is set aside: %s", key, view.problem, extra={"run": str(key)})
             self._on_set_aside("DAGRun", view.problem)
+        if old is not None and old.dag != view.dag:
+            self._by_dag.drop(old.dag, key)
+            self._unfinished.discard(old.dag, key)
         self._runs[key] = view
         self._by_dag.put(view.dag, key, view)
+        if view.finished:
+            self._unfinished.discard(view.dag, key)
+        else:
+            self._unfinished.put(view.dag, key, view)
         self._on_change(view, old)
 
     def remove(self, name: ObjectName, version: int) -> None:
@@ -143,6 +156,7 @@ class RunCache:
     def _drop(self, view: RunView) -> None:
         del self._runs[view.key]
         self._by_dag.drop(view.dag, view.key)
+        self._unfinished.discard(view.dag, view.key)
         self._on_gone(view)
 
     def whole(self, obj: Obj) -> RunView:

@@ -125,6 +125,21 @@ def test_runs_are_found_by_their_dag() -> None:
     assert not list(cache.of_dag(ETL))
 
 
+def test_runs_that_have_not_finished_are_found_by_their_dag_and_those_that_have_are_not() -> None:
+    cache = runs(Told())
+    ended = encode_run_status(RunState(phase=RunPhase.SUCCEEDED, finish_s=1.0))
+    cache.upsert(a_run(1))
+    cache.upsert(a_run(1, "u2", "r2"))
+    assert {view.key.name for view in cache.unfinished(ETL)} == {"r1", "r2"}
+    cache.upsert(a_run(2, status=ended))
+    assert [view.key.name for view in cache.unfinished(ETL)] == ["r2"]
+    cache.upsert(a_run(2, "u2", "r2", dag="other"))
+    assert cache.active_count(ETL) == 0
+    assert [view.key.name for view in cache.of_dag(ETL)] == ["r1"], "one that is another DAG's now is not held twice"
+    cache.remove(("demo", "r2"), 9)
+    assert cache.active_count(DagKey("demo", "other")) == 0
+
+
 def test_a_finished_run_is_held_small() -> None:
     lease = {JobKey("a", 0): Lease(1, "w1-aaaaa", 1, 0, 0.0)}
     told = Told()
