@@ -221,7 +221,7 @@ def mark_before_the_run() -> AbstractContextManager[object]:
     async def take_for_done(self: Any, view: Any, memory: Any, run: Any, slot_s: int, answer: Answer) -> Any:
         if answer is not Answer.UNKNOWN:
             return await right(self, view, memory, run, slot_s, answer)
-        self._creating.discard(run)
+        memory.creating.pop(run, None)
         memory.fired_slot(slot_s, run.name, "", Fate.FIRED)
         return Next.AGAIN
 
@@ -263,7 +263,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a create without an answer counts as done", mark_before_the_run, ("no scheduled time",), ("lost_before",)
     ),
-    Mutation("there is no barrier after a takeover", no_barrier, (RECORD_FIRST, ONE_RESULT), ("lag", "kill"), 40),
+    Mutation("there is no barrier after a takeover", no_barrier, (RECORD_FIRST, ONE_RESULT), ("lag", "kill"), 100),
     *GRAPH_MUTATIONS,
     *PEOPLE_MUTATIONS,
     *SLOT_MUTATIONS,

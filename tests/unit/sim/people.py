@@ -207,6 +207,10 @@ class People:
         if rng.random() < 0.6:
             share = f"{rng.choice((10, 30, 50, 70, 100))}%"
             scene.edit(WORKER_POOLS, POOL, lambda pool: pool["spec"].update(maxSharePerDAG=share))
+            planned = f"{scene.plan.share_percent}%"  # by which the load is drawn
+            self._for_a_while(
+                step, lambda: scene.edit(WORKER_POOLS, POOL, lambda pool: pool["spec"].update(maxSharePerDAG=planned))
+            )
             return
         scene.edit(WORKER_POOLS, POOL, lambda pool: pool["spec"].update(namespaces={"allow": ["elsewhere"]}))
         self._for_a_while(
