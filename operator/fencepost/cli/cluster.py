@@ -7,6 +7,7 @@ A request is sent once; only who waits for something asks again (`cli.waiting`).
 
 import argparse
 import base64
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 PAGE_SIZE = 500
 REQUEST_TIMEOUT_S = 30.0
 NOT_FOUND, CONFLICT, TOO_MANY, NO_ANSWER = 404, 409, 429, 0
@@ -88,7 +90,9 @@ def open_cluster(args: argparse.Namespace) -> "PykubeCluster":
         access = access_from_kubeconfig(named, args.context) if named else access_default(args.context)
     except AccessError as error:
         raise RefusedError(str(error)) from None
-    return PykubeCluster(access, args.namespace or access.namespace)
+    namespace = args.namespace or access.namespace
+    _check_name("a namespace", namespace)
+    return PykubeCluster(access, namespace)
 
 
 def named(kind: Kind, name: str) -> str:
@@ -108,6 +112,7 @@ class PykubeCluster:
         self._client = pykube.HTTPClient(config, timeout=REQUEST_TIMEOUT_S, verify=access.verify)
 
     def get(self, kind: Kind, name: str) -> Obj:
+        _check_name(f"a {kind.kind}", name)
         return self._json("get", kind, name)
 
     def find(self, kind: Kind, name: str) -> Obj | None:
@@ -133,6 +138,7 @@ class PykubeCluster:
         return self._json("post", kind, content=obj, what=obj["metadata"].get("name", ""))
 
     def patch(self, kind: Kind, name: str, change: Mapping[str, Any]) -> Obj:
+        _check_name(f"a {kind.kind}", name)
         return self._json("patch", kind, name, content=change)
 
     def user_name(self) -> str:
@@ -182,6 +188,14 @@ class PykubeCluster:
         if response.ok:
             return response
         raise ClusterError(f"{subject}: {_answer_text(response)}", response.status_code)
+
+
+def _check_name(of: str, name: str) -> None:
+    """Nothing but a name may stand in the path of a request: with a slash in it, it would be another object's."""
+    if not _NAME.fullmatch(name):
+        raise RefusedError(
+            f"{name!r} cannot be the name of {of}; write its metadata.name alone: small letters, digits, '-' and '.'"
+        )
 
 
 def _document(access: Access) -> Obj:

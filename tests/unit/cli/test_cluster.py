@@ -89,6 +89,15 @@ def test_what_is_not_there_is_none_or_refused_by_name() -> None:
             cluster.get(DAGS, "elt")
 
 
+@pytest.mark.parametrize("name", ["", "a/b", "../dags/etl", "etl?x=y", "a b", "ETL", "\N{SNOWMAN}", "etl\n"])
+def test_what_is_no_name_reaches_no_other_object(name: str) -> None:
+    with serving(echo) as (server, cluster):
+        for ask in (cluster.get, cluster.find, lambda kind, name: cluster.patch(kind, name, {})):
+            with pytest.raises(RefusedError, match=r"cannot be the name of a DAGRun; write its metadata\.name"):
+                ask(DAG_RUNS, name)
+    assert not server.requests
+
+
 @pytest.mark.parametrize(
     ("status", "passing", "remedy"),
     [(403, False, "ask for the right"), (422, False, "put right"), (429, True, ""), (500, True, "")],
