@@ -60,9 +60,12 @@ class ReserveIsKept(Checker):
 
     def _is_critical(self, key: str) -> bool:
         _, run_name, task_name, _ = key.split("/")
-        run = self.scene.history.objects[DAG_RUNS].get(run_name.rpartition(".")[0])
-        revision = None if run is None else self.scene.history.objects[CONTROLLER_REVISIONS].get(run.spec["revision"])
-        if run is None or revision is None:
+        name, _, uid_prefix = run_name.rpartition(".")
+        run = self.scene.history.objects[DAG_RUNS].get(name)
+        if run is None or not run.uid.startswith(uid_prefix):
+            return True  # it is gone, and another may bear its name
+        revision = self.scene.history.objects[CONTROLLER_REVISIONS].get(run.spec.get("revision", ""))
+        if revision is None:
             return True
         data: dict[str, Any] = revision.obj["data"]
         task = next(task for task in data["tasks"] if task["name"] == task_name)

@@ -277,6 +277,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 try:
                     handle._context.run(handle._callback, *handle._args)
                 except Exception as error:
+                    if owner is None and not self._ending:
+                        raise  # the world's own, such as a checker's: nobody's request is to hang on it
                     self._complain(self, {"message": f"{handle!r} has failed", "exception": error})
 
     # For machines.
