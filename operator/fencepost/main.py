@@ -227,7 +227,8 @@ class Replica:
         stopping = asyncio.create_task(stop.wait())
         parts: list[asyncio.Task[Any]] = [stopping, pools, *work]
         await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-        failed = [task for task in work if task.done()]
+        ended_alone = [pools, *work] if not stop.is_set() else work  # once stop is set, pools end as they are told
+        failed = [task for task in ended_alone if task.done()]
         log.info("stopping")
         stop.set()
         await self.leadership.step_down()
