@@ -19,6 +19,7 @@ from fencepost.core.names import DagKey
 from fencepost.core.plan_dag import Fate, Fire, Skip, plan_slot
 from fencepost.core.schedule_spec import CatchUp
 from fencepost.loops.admissions import Admissions
+from fencepost.loops.beginning import pool_problem
 from fencepost.loops.clock_check import LOOK_AGAIN_S
 from fencepost.loops.dag_memories import DagMemories
 from fencepost.loops.dag_memory import DagMemory, has_lost_its_next, stored_mark_s, stored_next_s, why_missed
@@ -320,11 +321,7 @@ class Dags:
         assert view.checked is not None
         name = view.checked.spec.definition.pool
         pool = self._desk.get(name)
-        if pool is None:
-            return f"there is no WorkerPool {name!r}; create it or name another in spec.pool"
-        if not pool.spec.admits(view.key.namespace):
-            return f"WorkerPool {name!r} does not admit namespace {view.key.namespace!r}; add it or name another pool"
-        return ""
+        return pool_problem(view.key, name, pool.spec if pool is not None else None)
 
     async def _status_turn(self, key: DagKey) -> Next | float:
         view = self._world.dags.get(key)

@@ -303,12 +303,13 @@ class Runs:
         assert view.record is not None
         if view.spec is not None and view.spec.cancel:
             return await self._end(view, authority, state, RunPhase.CANCELLED, "Cancelled", "cancelled before it began")
-        reason, message = why_not_begun(view.dag, dag)
+        pool = self._desk.get(dag.checked.spec.definition.pool) if dag is not None and dag.checked is not None else None
+        reason, message = why_not_begun(view.dag, dag, pool.spec if pool is not None else None)
         left_s = view.created_s + BEGIN_WITHIN_S - self._world.clock.now_s()
         if left_s <= 0:
             fact = f"it could not begin within {format_duration(BEGIN_WITHIN_S)}: {message}"
             return await self._end(view, authority, state, RunPhase.FAILED, "NeverBegan", fact)
-        if view.state is None or view.state.reason != reason:
+        if view.state is None or (view.state.reason, view.state.message) != (reason, message):
             waiting = replace(state, epoch=authority.epoch, reason=reason, message=message)
             written = await self._world.executor.execute(WriteRun(authority, view.record, view.dag, "", "", waiting))
             if written.object is None:

@@ -87,7 +87,13 @@ def test_a_run_waits_for_its_pool() -> None:
         stage.manual_run("r1", "etl")
         await stage.pass_time(5.0)
         assert stage.run("r1").reason == "PoolNotUsable"
-        ann.scheduler.pool_changed(stage.put(WORKER_POOLS, an_object(WORKER_POOLS, "big", spec={})))
+        assert stage.run("r1").message == "there is no WorkerPool 'big'; create it or name another in spec.pool"
+        closed = an_object(WORKER_POOLS, "big", spec={"namespaces": {"allow": ["other"]}})
+        ann.scheduler.pool_changed(stage.put(WORKER_POOLS, closed))
+        await stage.pass_time(1.0)
+        admits_not = f"WorkerPool 'big' does not admit namespace {NAMESPACE!r}; add it or name another pool"
+        assert stage.run("r1").message == admits_not
+        ann.scheduler.pool_changed(stage.edit(WORKER_POOLS, "big", namespaces={"allow": ["*"]}))
         await stage.until(lambda: stage.finished("r1"))
         assert stage.run("r1").phase is RunPhase.SUCCEEDED
 
