@@ -228,7 +228,9 @@ def _base64(text: str) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+    tried = error.args[0] if error.args else None  # what requests wraps around the last try tells its path, at length
+    cause = getattr(tried, "reason", None) or error
+    return (str(cause).splitlines() or [type(cause).__name__])[0][:200]
 
 
 def _answer_text(response: "Response") -> str:
