@@ -202,14 +202,18 @@ class Draft:
         """These jobs end in this phase wherever they stand, as a person says so."""
         if phase not in MARKS:
             raise IllegalMoveError(f"no job is marked {phase} by hand")
+        size = self.state_of(task).size
         self.reopen(task, indices)
         for index in indices:
             self.leases.pop(JobKey(task.name, index), None)
             self._busy.get(task.name, set()).discard(index)
         self._end(task.name, phase, indices)
+        if size is not None:
+            self.set_size(task, size)
 
     def reopen(self, task: Task, indices: IntervalSet) -> None:
-        """These jobs have not ended, and have never been started; those that are leased go on."""
+        """These jobs have not ended, and have never been started; those that are leased go on. Where none is left that
+        has ended, an output is to decide anew how many there are."""
         if not indices:
             return
         for index in self._busy.get(task.name, set()) & set(indices):

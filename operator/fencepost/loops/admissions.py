@@ -4,6 +4,7 @@ The record of a run says that it has begun only once that is written. So whoever
 that moment on, or two runs whose writes are on their way could both take the last room.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -49,9 +50,10 @@ class Admissions:
         """The DAG's runs that count for its limit: those that have not finished, without backfills."""
         return sum(1 for _ in self._active(dag))
 
-    def new(self, dag: DagView, run: RunKey, slot_s: int, now_s: float) -> Verdict:
+    def new(self, dag: DagView, run: RunKey, slot_s: int) -> Verdict:
         """Of a run that is about to be created for a slot. If it may begin, its place is taken until `forget`."""
-        return self._verdict(dag, run, Standing(now_s, slot_s, run, began=False))
+        # it is the newest, though our clock may be behind the API server's, by which the others are dated
+        return self._verdict(dag, run, Standing(math.inf, slot_s, run, began=False))
 
     def of(self, view: RunView, dag: DagView | None) -> Verdict:
         """Of a run that is there. If it may begin, its place is taken until `forget`."""

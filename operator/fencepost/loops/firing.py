@@ -110,7 +110,7 @@ class Firing:
         self, view: DagView, authority: Authority, compiled: Compiled, run: RunKey, slot_s: int, now_s: float
     ) -> Decision:
         """The run as it is created: with its first leases, or waiting for its turn."""
-        verdict = self._admissions.new(view, run, slot_s, now_s)
+        verdict = self._admissions.new(view, run, slot_s)
         if verdict.wait_reason:
             state = verdict.waiting(RunState(), authority.epoch, compiled.graph.size)
             return Decision(state, RunPlan(state), ())

@@ -170,3 +170,28 @@ def test_marks_of_jobs_that_the_run_does_not_have_are_told_from_those_that_it_ha
     stage.puts_out("list", '["a", "b"]')
     stage.plan_all()
     assert vain_marks(stage.state, stage.graph, marks) == ["each/7", "list/1", "load/3", "lode", "lode/0"]
+
+
+def listed() -> RunStage:
+    """A run whose task `each` has three jobs, as a list has asked for; none of them has ended."""
+    stage = RunStage(a_task("list"), a_task("each", "list", items_from="list"), a_task("report", "each"))
+    stage.plan_all()
+    stage.puts_out("list", '["a", "b", "c"]')
+    return stage
+
+
+def test_a_mark_in_a_fan_out_over_a_list_leaves_it_as_many_jobs_as_it_has() -> None:
+    for leased in (True, False):
+        stage = listed()
+        if leased:
+            stage.plan_all()
+            stage.mark("each/1", SUCCEEDED)
+            stage.plan_all()
+            stage.says("each/1", Outcome.STOPPED)
+        else:
+            stage.plan()
+            stage.mark("each/1", SUCCEEDED)
+        stage.plan_all()
+
+        assert stage.state.tasks["each"].size == 3
+        assert sorted(map(str, stage.state.leases)) == ["each/0", "each/2"]

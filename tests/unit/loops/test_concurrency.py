@@ -242,3 +242,20 @@ def test_of_many_that_come_while_the_old_one_stops_only_the_latest_begins() -> N
         assert len(stage.started) == 2
 
     play(story)
+
+
+def test_a_slots_run_is_the_newest_also_where_its_leaders_clock_is_behind() -> None:
+    """A run made by hand has a later time by the API server's clock than the slot's run will have by the leader's: the
+    slot's run takes its place all the same, and does not begin beside it."""
+
+    async def story(stage: Stage) -> None:
+        stage.leader().clock.ahead_s = -5.0
+        stage.worker(job_s=None)
+        stage.dag("etl", cron="* * * * *", concurrency=REPLACE)
+        await stage.at(62.0)
+        stage.manual_run("r1", "etl")
+        await stage.until(lambda: stage.find(DAG_RUNS, slot(1)) is not None)
+        assert waiting(stage.run(slot(1))) == "Replacing"
+        assert stage.run("r1").phase is RunPhase.RUNNING
+
+    play(story)
