@@ -71,10 +71,10 @@ class Draft:
         return sum(self.size(task) for task in tasks)
 
     def begun(self, task: Task) -> bool:
-        """Whether a job of it has ever been leased."""
+        """Whether a job of it has ever been leased, as far as the record tells: jobs that failed without a start may
+        have failed by the task's condition, and not one of them has been leased then."""
         state = self.state_of(task)
-        started = state.ended_count - state.count(JobPhase.SKIPPED) - state.count(JobPhase.CANCELLED)
-        return started > 0 or bool(self._busy.get(task.name))
+        return bool(self._busy.get(task.name) or state.count(JobPhase.SUCCEEDED)) or state.first_start_s is not None
 
     def ended(self, task: Task) -> bool:
         """Whether all jobs of the task have ended; at once where it has none."""

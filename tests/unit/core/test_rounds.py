@@ -181,3 +181,17 @@ def test_the_tasks_below_some_are_those_that_wait_for_them_in_the_end() -> None:
 
     assert tasks_below(graph, {"a"}) == {"b", "c"}
     assert tasks_below(graph, ()) == frozenset()
+
+
+def test_a_job_run_again_by_itself_is_not_started_where_the_condition_of_its_task_has_no_answer_still() -> None:
+    stage = RunStage(a_task("load", count=2, when="int(params.zone) > 0"))
+    stage.values = {"params.zone": "eu"}
+    stage.plan_all()
+    assert stage.state.phase is RunPhase.FAILED
+
+    stage.run_again(jobs(load=[1]))
+    plan = stage.plan_all()
+
+    assert list(map(str, plan.failed)) == ["load/1"]
+    assert stage.state.phase is RunPhase.FAILED
+    assert stage.state.lease_counter == 0
