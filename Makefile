@@ -46,8 +46,9 @@ verify: install ## Fail if what is generated differs from what is committed
 test: lint verify test-unit test-e2e ## Everything: style, types, unit tests, and the real control plane
 
 test-unit: install ## Unit tests; the core must be covered in every branch
-	$(BIN)/coverage run -m pytest tests/unit
+	$(BIN)/coverage run -m pytest tests/unit/core
 	$(BIN)/coverage report --fail-under=100
+	$(BIN)/python -m pytest tests/unit --ignore=tests/unit/core
 
 sim: install ## Break it if you can: whole clusters under faults from seeds. SEEDS=100 FIRST=0, or SEED=7 [STEPS=3,17]; SIZE=small,middle,large,long
 	@$(BIN)/python -m tests.unit.sim $(if $(SEEDS),--seeds=$(SEEDS)) $(if $(FIRST),--first=$(FIRST)) \

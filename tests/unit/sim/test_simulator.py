@@ -12,7 +12,7 @@ from tests.unit.sim.plan import KINDS, WEIGHTS, draw_plan
 from tests.unit.sim.shrink import shrink
 
 ROOT = Path(__file__).parents[3]
-SEEDS = 40
+SEEDS = 60
 """In CI. `make sim SEEDS=10000` is for a night."""
 
 
