@@ -36,7 +36,12 @@ def fencepost(stage: Stage, *words: str) -> "subprocess.Popen[str]":
     """The command, begun."""
     call = [sys.executable, "-m", "fencepost.cli", *words, f"--namespace={NAMESPACE}"]
     env = {**os.environ, "KUBECONFIG": str(stage.user_kubeconfig), "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(call, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # a shell that runs the tests in the background has them ignore SIGINT, and the command would inherit that
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(call, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, heard)
 
 
 def said(stage: Stage, *words: str) -> tuple[int, str, str]:

@@ -198,14 +198,14 @@ def test_the_revision_of_an_earlier_definition_is_named_while_a_run_uses_it_and_
 ) -> None:
     def revision_of(run: str, name: str, kept: int) -> str:
         patch = {"spec": {"tasks": [task(name)], "history": {"succeeded": kept}}}
-        stage.kubectl("patch", "dag", "edited", "--type=merge", f"--patch={json.dumps(patch)}")
-        stage.wait_for_phase(stage.start("edited", run), "Succeeded")
+        stage.kubectl("patch", "dag", "redefined", "--type=merge", f"--patch={json.dumps(patch)}")
+        stage.wait_for_phase(stage.start("redefined", run), "Succeeded")
         revision: str = stage.run(run)["spec"]["revision"]
         return revision
 
-    stage.apply(dag("edited", task("first")))
+    stage.apply(dag("redefined", task("first")))
     old, new = revision_of("edited-1", "old", 3), revision_of("edited-2", "new", 3)
-    assert stage.wait_for_dag("edited", "revision", new)["earlierRevisions"] == [old]
+    assert stage.wait_for_dag("redefined", "revision", new)["earlierRevisions"] == [old]
 
     revision_of("edited-3", "new", 1)
 

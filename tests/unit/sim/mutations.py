@@ -30,7 +30,6 @@ from fencepost.loops import (
     membership,
     pool_desk,
     runs,
-    scheduler,
     shards,
 )
 from fencepost.memory import engine, laws, policies
@@ -228,17 +227,6 @@ def mark_before_the_run() -> AbstractContextManager[object]:
     return mock.patch.object(firing.Firing, "_fate_of", take_for_done)
 
 
-@contextmanager
-def no_barrier() -> Iterator[None]:
-    """A new leader plans on whatever its caches hold."""
-
-    async def listed_already(*_: object, **__: object) -> None:
-        pass
-
-    with mock.patch.object(scheduler, "list_page_by_page", listed_already):
-        yield
-
-
 ONE_RESULT = "one result is accepted"
 RECORD_FIRST = "the record comes first"
 WINDOWS = "no two replicas"
@@ -263,7 +251,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a create without an answer counts as done", mark_before_the_run, ("no scheduled time",), ("lost_before",)
     ),
-    Mutation("there is no barrier after a takeover", no_barrier, (RECORD_FIRST, ONE_RESULT), ("lag", "kill"), 100),
     *GRAPH_MUTATIONS,
     *PEOPLE_MUTATIONS,
     *SLOT_MUTATIONS,
