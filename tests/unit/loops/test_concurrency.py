@@ -259,3 +259,25 @@ def test_a_slots_run_is_the_newest_also_where_its_leaders_clock_is_behind() -> N
         assert stage.run("r1").phase is RunPhase.RUNNING
 
     play(story)
+
+
+def test_a_new_leader_counts_a_run_that_its_watch_has_not_told_of_yet() -> None:
+    """What the barrier is for: with Forbid, the second minute is skipped for a run that Ben has never heard of."""
+
+    async def story(stage: Stage) -> None:
+        late = Fault(delay_s=250.0)
+        stage.trouble(
+            lambda name, request: late if (name, request.verb, request.kind) == ("Ben", "event", DAG_RUNS) else None
+        )
+        ann, ben = stage.leader(), stage.replica("Ben")
+        stage.worker(job_s=100.0)
+        stage.dag("etl", cron="* * * * *")
+        await stage.at(65.0)
+        assert stage.run(slot(1)).phase is RunPhase.RUNNING
+        ann.kill()
+        stage.lead(ben)
+        await stage.at(130.0)
+        assert await stage.slots_fired("etl") == {1: 1}
+        assert stage.get(DAGS, "etl")["status"]["skipped"] == 1
+
+    play(story)
