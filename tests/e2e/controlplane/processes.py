@@ -63,9 +63,7 @@ class Process:
     def running(self) -> bool:
         """True while this very process lives; a stopped one (SIGSTOP) lives, a zombie doesn't."""
         fields = _stat(self.pid)
-        if fields is None or fields[STATE_FIELD] in DEAD_STATES:
-            return False
-        return int(fields[START_FIELD]) == self.start_ticks and self.boot == _boot_id()
+        return fields is not None and fields[STATE_FIELD] not in DEAD_STATES and self._is_ours(fields)
 
     @property
     def paused(self) -> bool:
@@ -108,9 +106,14 @@ class Process:
             yield None
             return
         try:
-            yield descriptor if self.running else None
+            # A zombie too: its first thread may be one while the others still end, and nobody can reap it until then.
+            fields = _stat(self.pid)
+            yield descriptor if fields is not None and self._is_ours(fields) else None
         finally:
             os.close(descriptor)
+
+    def _is_ours(self, stat: list[str]) -> bool:
+        return int(stat[START_FIELD]) == self.start_ticks and self.boot == _boot_id()
 
 
 def reap(pid: int) -> int | None:

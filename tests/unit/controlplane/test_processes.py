@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.controlplane.processes import Process
+from tests.e2e.controlplane.processes import Process, reap
 from tests.e2e.controlplane.spawn import spawn
 from tests.e2e.controlplane.waiting import eventually
 
@@ -23,6 +23,17 @@ STUBBORN = [
     "-c",
     "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); signal.pause()",
 ]
+FIRST_THREAD_ENDS = [
+    sys.executable,
+    "-c",
+    """
+import ctypes, os, sys, threading
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(3))).start()
+print("up", flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+""",
+]
+"""What a process of many threads looks like for a moment as it ends: its first thread is gone, another is not."""
 
 
 @pytest.fixture
@@ -56,6 +67,21 @@ def test_a_process_runs_until_it_ends_though_nobody_has_reaped_it(idle: subproce
 
     assert not process.running
     assert Path(f"/proc/{idle.pid}").exists()  # a zombie
+
+
+def test_a_process_whose_first_thread_is_gone_has_ended_when_all_are_and_its_code_can_be_told() -> None:
+    with subprocess.Popen(FIRST_THREAD_ENDS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stdout.readline() == "up\n"
+        process = Process.of(child.pid)
+        assert eventually("its first thread has ended", lambda: not process.running)
+
+        assert not process.wait(0)
+        child.stdin.close()
+        assert process.wait(LIMIT_S)
+
+        assert reap(child.pid) == 3
 
 
 def test_a_process_that_reused_the_pid_does_not_count_and_gets_no_signal(idle: subprocess.Popen[str]) -> None:
