@@ -136,9 +136,10 @@ class Dags:
         memory = self._memories.led(view.dag)
         if memory is None:
             return
-        if (slot_s := memory.slot_of(view)) > memory.mark_s:
+        slot_s = memory.slot_of(view)
+        if slot_s > memory.mark_s:
             memory.told_of(slot_s, view.key.name, Fate.of_run(slot_s, view.created_s))
-        if view.spec is not None and view.spec.scheduled_s > memory.stored_mark_s:
+        if slot_s > memory.stored_mark_s:
             self.touch_status(view.dag, urgent=True)
         elif not view.finished:
             self.touch_status(view.dag)

@@ -98,6 +98,21 @@ def test_the_status_of_a_dag_that_fires_every_minute(job_s: float, want: int) ->
     play(story)
 
 
+def test_a_run_made_by_hand_that_is_deleted_is_nothing_to_the_status_of_its_dag() -> None:
+    async def story(stage: Stage) -> None:
+        await warm(stage, history={"succeeded": 1})
+        for number in range(3):
+            stage.manual_run(f"r{number}", "etl")
+        await stage.until(stage.quiet)
+        await stage.pass_time(30.0)
+        since = len(stage.requests)
+        await stage.pass_time(150.0)
+        assert counted(stage, since) == {"DELETE dagruns": 3}
+        assert not [request for _, _, request in stage.requests[since:] if request.kind is DAGS and request.subresource]
+
+    play(story)
+
+
 def test_under_load_a_settled_entry_leaves_with_the_next_delivery() -> None:
     """A run a quarter of a second: there is always a next delivery, and no write only cleans up."""
 
