@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from fencepost.api.codec import decode_entry
-from fencepost.api.names import DAG_RUNS, WORKERS
+from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, WORKERS
 from fencepost.core.names import parse_mailbox_key
 from fencepost.core.plan_workers import answered, busy_slots, token_of
 from fencepost.core.run_state import Order
@@ -19,7 +19,10 @@ SETTLED_S: Final = 60.0
 
 
 class RecordFirst(Checker):
-    """A lease stands in its run before a worker hears of it, and an entry stands as long as its run records it."""
+    """A lease stands in its run before a worker hears of it, and an entry stands as long as its run records it.
+
+    Of a run whose definition was deleted the entries go first, and then it fails with `DefinitionMissing`.
+    """
 
     promise = "the record comes first, the mailbox second"
     kinds = (WORKERS,)
@@ -63,8 +66,11 @@ class RecordFirst(Checker):
         since_s = self._stopping_since_s.pop((worker.name, key), at_s)
         if lease is None or (lease.worker, lease.token) != (worker.name, token):
             return
+        assert run is not None
         entry = decode_entry(text)
-        if answered(key, text, old.results):
+        if run.spec.get("revision", "") not in self.scene.history.objects[CONTROLLER_REVISIONS]:
+            self.scene.coverage["entry taken, as its run cannot go on"] += 1
+        elif answered(key, text, old.results):
             yield f"{key} is taken from {worker.name} with its answer, which its run has not recorded yet"
         elif entry.order is not Order.STOP:
             yield f"{key} is taken from {worker.name} while its run records it"

@@ -24,7 +24,7 @@ WANTED: tuple[str, ...] = (
     *("begun under Forbid", "begun under Queue", "begun under Replace", "reason Queued", "reason Replacing"),
     *("made in time", "made by catch-up None", "made by catch-up Latest", "made by catch-up All"),
     *("run deleted by time", "run deleted by count"),
-    *("run suspended", "job ended as marked", "round begun", "replay in a round"),
+    *("run suspended", "run born suspended", "job ended as marked", "round begun", "replay in a round"),
     *("letter Replaying", "letter Succeeded", "letter Failed", "letter Refused"),
     *(f"dead letter {reason}" for reason in ("Failed", "TimedOut", "WorkerLost", "NotStarted")),
     *(f"kept through a round: {phase}" for phase in ("Succeeded", "Failed", "Skipped")),

@@ -30,6 +30,7 @@ from fencepost.loops import (
     membership,
     pool_desk,
     runs,
+    scheduler,
     shards,
 )
 from fencepost.memory import engine, laws, policies
@@ -38,7 +39,7 @@ from tests.unit.sim.mutation import Mutation
 from tests.unit.sim.mutations_of_graphs import GRAPH_MUTATIONS
 from tests.unit.sim.mutations_of_people import PEOPLE_MUTATIONS
 from tests.unit.sim.mutations_of_pools import POOL_MUTATIONS
-from tests.unit.sim.mutations_of_slots import SLOT_MUTATIONS
+from tests.unit.sim.mutations_of_slots import AT_ONCE, IN_TURN, SLOT_MUTATIONS
 from tests.unit.sim.virtual import OWNER, Machine
 
 
@@ -65,6 +66,17 @@ def no_worker_fence() -> AbstractContextManager[object]:
 
 def any_token_will_do() -> AbstractContextManager[object]:
     return _without(laws.LAWS, "LAWS", WORKERS, laws.result_carries_the_token_of_its_entry)
+
+
+@contextmanager
+def no_barrier() -> Iterator[None]:
+    """A new leader plans at once, on what its watches happen to have told it."""
+
+    async def nothing(*of: Any, **more: Any) -> None:
+        return None
+
+    with mock.patch.object(scheduler, "list_page_by_page", nothing):
+        yield
 
 
 @contextmanager
@@ -237,6 +249,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("the fence of a worker is dropped", no_worker_fence, ("a worker's word",), ("pause", "cut", "lie")),
     Mutation("a result may carry any token", any_token_will_do, ("a worker's word",), ("lie",)),
     Mutation("the epoch is not raised", epoch_not_raised, ("every holder",), ("kill",)),
+    Mutation("a new leader passes no barrier", no_barrier, (RECORD_FIRST, AT_ONCE, IN_TURN), ("takeover",)),
     Mutation("the mailbox comes first, the record after", mailbox_before_the_record, (RECORD_FIRST,)),
     Mutation(
         "expiry goes by another's timestamp", expiry_by_anothers_timestamp, (WINDOWS, "no crash"), ("clock_step",)

@@ -5,7 +5,10 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from fencepost.api import admission
+from fencepost.api.read import read_dag
 from fencepost.core import dead_letters, plan_run, rounds
+from fencepost.core.dag_spec import DagSpec
 from fencepost.core.draft import Draft
 from fencepost.core.run_spec import Rerun, RerunFrom
 from fencepost.loops import clock_check, deciding, letters, replays, runs
@@ -19,6 +22,23 @@ def suspended_goes_on() -> AbstractContextManager[object]:
         return right(state, graph, definition, replace(facts, suspended=False), now_s)
 
     return mock.patch.object(deciding, "advance_run", deaf)
+
+
+def cancelling_is_not_heard() -> AbstractContextManager[object]:
+    right = plan_run.advance_run
+
+    def deaf(state: Any, graph: Any, definition: Any, facts: Any, now_s: float) -> Any:
+        return right(state, graph, definition, replace(facts, cancelled=False), now_s)
+
+    return mock.patch.object(deciding, "advance_run", deaf)
+
+
+def suspended_dags_are_due() -> AbstractContextManager[object]:
+    def awake(dag: Any) -> Any:
+        spec = read_dag(dag)
+        return replace(spec, suspend=False) if isinstance(spec, DagSpec) else spec
+
+    return mock.patch.object(admission, "read_dag", awake)
 
 
 def marks_are_not_read() -> AbstractContextManager[object]:
@@ -88,6 +108,10 @@ LETTERS = "a job that failed for good leaves one dead letter"
 
 PEOPLE_MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a suspended run goes on", suspended_goes_on, (WORD,), ("suspend_run",)),
+    Mutation(
+        "a cancelled run goes on", cancelling_is_not_heard, ("in a well cluster a cancelled",), ("cancel_run",), 40
+    ),
+    Mutation("a suspended DAG goes on", suspended_dags_are_due, ("a suspended DAG makes no runs",), ("suspend_dag",)),
     Mutation("marks are not read", marks_are_not_read, (WORD,), ("mark_job",)),
     Mutation("a round runs everything again", a_round_runs_everything, (ROUNDS,), ("rerun",)),
     Mutation("a round loses outputs", outputs_are_lost_in_a_round, (ROUNDS,), ("rerun",), 40),

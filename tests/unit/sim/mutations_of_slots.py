@@ -58,10 +58,11 @@ def one_run_too_few_is_kept() -> AbstractContextManager[object]:
 
 
 IN_TURN = "no more runs are under way"
+AT_ONCE = "no more runs at once"
 CATCH_UP = "a time is made up for"
 
 SLOT_MUTATIONS: tuple[Mutation, ...] = (
-    Mutation("there always is room for a run", there_always_is_room, (IN_TURN, "no more runs at once")),
+    Mutation("there always is room for a run", there_always_is_room, (IN_TURN, AT_ONCE)),
     Mutation("no run waits for room", nobody_waits, (IN_TURN,)),
     Mutation("deadlines do not count", deadlines_do_not_count, (CATCH_UP,), ("outage", "kill"), 60),
     Mutation("all times are made up for", everything_is_made_up_for, (CATCH_UP,), ("outage", "suspend_dag"), 40),

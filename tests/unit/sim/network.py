@@ -66,6 +66,8 @@ class Link:
     """What is sent arrives; no answer and no event comes back."""
     event_lag_s: float = 0.0
     """Events come so much later."""
+    lags_s: dict[Kind, float] = field(default_factory=dict)
+    """Those of some kinds do so besides."""
     bookmarks: bool = True
     connections: "dict[Connection, None]" = field(default_factory=dict)
 
@@ -224,7 +226,8 @@ class Connection(Watch):
 
     def _put(self, pending: Pending) -> None:
         """The server's side: events leave as they happen, and arrive in order."""
-        self._last_at_s = max(self._last_at_s, self._loop.now_s + 0.001 + self._link.event_lag_s)
+        lag_s = self._link.event_lag_s + self._link.lags_s.get(self._kind, 0.0)
+        self._last_at_s = max(self._last_at_s, self._loop.now_s + 0.001 + lag_s)
         self._way.append((self._last_at_s, pending))
         if len(self._way) == 1:
             self._loop.at(self._last_at_s, self._deliver)

@@ -43,6 +43,10 @@ class People:
         spec: dict[str, Any] = {"dag": step.target}
         if rng.random() < 0.3:
             spec["params"] = {"zone": rng.choice(ZONES)}
+        if rng.random() < 0.15:
+            spec["suspend"] = True
+            self._scene.coverage["run born suspended"] += 1
+            self._for_a_while(step, lambda: self._set_suspend(f"m{step.number}", False))
         if rng.random() < 0.1:
             spec["overrides"] = {"t0": {"phase": rng.choice(("Succeeded", "Failed")), "by": ADMIN.user}}
         self._scene.put(DAG_RUNS, f"m{step.number}", spec)
@@ -108,11 +112,11 @@ class People:
     def _suspend_run(self, step: Step, rng: Random) -> None:
         run = self._some_run(step, rng)
         if run is not None:
-            scene = self._scene
-            scene.edit(DAG_RUNS, run.name, lambda obj: obj["spec"].update(suspend=True))
-            self._for_a_while(
-                step, lambda: scene.edit(DAG_RUNS, run.name, lambda obj: obj["spec"].update(suspend=False))
-            )
+            self._set_suspend(run.name, True)
+            self._for_a_while(step, lambda: self._set_suspend(run.name, False))
+
+    def _set_suspend(self, run: str, suspend: bool) -> None:
+        self._scene.edit(DAG_RUNS, run, lambda obj: obj["spec"].update(suspend=suspend))
 
     def _finished_run(self, step: Step, rng: Random) -> Stored | None:
         runs = [run for run in self._runs(step.target) if run.run.phase.finished]

@@ -27,8 +27,10 @@ SIZES: Final = {"small": 84, "middle": 12, "large": 2, "long": 2}
 BUSY_FROM_S: Final = 20.0
 LAST_STEP_S: Final = 20.0
 """Before the calm."""
+PEOPLE_LATER_S: Final = 250.0
+"""And so long after that people go on."""
 
-MACHINES = ("kill", "stop", "pause", "vm_pause", "crash_before", "crash_after")
+MACHINES = ("kill", "stop", "pause", "vm_pause", "crash_before", "crash_after", "takeover")
 LINKS = ("cut", "refuse", "deaf", "lag", "no_bookmarks", "watch_cut", "watch_end", "gone")
 ANSWERS = (
     "lost_after",
@@ -62,10 +64,13 @@ PEOPLE = (
     "orphan_dag",
     "edit_pool",
 )
+PEOPLE_AT_ANY_TIME = ("manual_run", "cancel_run", "suspend_run")
+"""These are no faults: people ask for it in a well cluster too."""
 OTHERS = ("delete_worker", "delete_worker_lease", "drain_worker", "outage", "lie")
 KINDS: Final[tuple[str, ...]] = MACHINES + LINKS + ANSWERS + CLOCKS + PEOPLE + OTHERS
 WEIGHTS: Final[Mapping[str, int]] = {
     "kill": 3, "stop": 2, "pause": 4, "vm_pause": 2, "crash_before": 4, "crash_after": 4,
+    "takeover": 3,
     "cut": 3, "refuse": 1, "deaf": 2, "lag": 4, "no_bookmarks": 1, "watch_cut": 2, "watch_end": 1, "gone": 1,
     "lost_after": 4, "lost_before": 2, "error_500": 1, "error_500_after": 2, "error_503": 1, "busy_429": 2,
     "conflict_409": 1, "slow": 3, "slow_back": 3, "clock_step": 2,
@@ -197,9 +202,13 @@ def _step(
     if rng.random() < 0.5:
         # Just when schedules fire: most writes are near the whole minute.
         at_s = min(until_s, 60.0 * round(at_s / 60.0) + rng.uniform(-0.5, 6.0))
+    if kind in PEOPLE_AT_ANY_TIME and rng.random() < 0.3:
+        at_s = rng.uniform(until_s, until_s + PEOPLE_LATER_S)
     target = rng.choice(seats[:replicas]) if rng.random() < 0.55 else rng.choice(seats)
     if kind in PEOPLE:
         target = rng.choice(dags)
+    elif kind == "takeover":
+        target = rng.choice(seats[:replicas])
     elif kind == "outage" or (kind in ANSWERS and rng.random() < 0.3):
         target = "all"
     for_s = rng.choice((rng.uniform(0.2, 3.0), rng.uniform(3.0, 30.0), rng.uniform(30.0, 300.0)))

@@ -14,11 +14,12 @@ from tests.unit.sim.history import Written
 from tests.unit.sim.network import Link
 from tests.unit.sim.people import People
 from tests.unit.sim.plan import ANSWERS, PEOPLE, Step
-from tests.unit.sim.scene import SYNCED_S, Scene
+from tests.unit.sim.scene import RESTART_S, SYNCED_S, Scene
 from tests.unit.sim.troubles import Trap, Trouble
 from tests.unit.sim.virtual import Machine
 
 CLOCK_STEPS_S_MAX: Final = (25.0, 120.0)
+NEWS_LATE_S: Final = (30.0, 100.0)
 
 
 class Steps:
@@ -117,6 +118,32 @@ class Steps:
                 scene.loop.after(min(step.for_s, 60.0), scene.revive, step.target)
 
         scene.troubles.traps.append(Trap(process.machine, before, rng.randint(0, 6), sprung))
+
+    def _takeover(self, step: Step, rng: Random) -> None:
+        """A replica hears of runs much later than of all else, and in the middle of that the others end: it is to lead
+        by what it has not heard."""
+        scene, machine = self._scene, self._scene.process(step.target).machine
+        link = scene.network.links[machine]
+        link.lags_s[DAG_RUNS] = rng.uniform(*NEWS_LATE_S)
+        by_signal, alone_after_s = rng.random() < 0.5, rng.uniform(1.0, 60.0)
+
+        def leave_it_alone() -> None:
+            for seat, other in scene.replicas.items():
+                if seat == step.target or not other.alive:
+                    continue
+                if by_signal and not other.machine.frozen:
+                    other.stop()
+                    scene.loop.after(RESTART_S + step.for_s, scene.revive, seat)
+                else:
+                    scene.kill(seat, RESTART_S + step.for_s)
+
+        def news_in_time() -> None:
+            link.lags_s.clear()
+            scene.network.cut_watches(machine, None)  # else what is on its way comes late even now
+
+        scene.loop.after(alone_after_s, leave_it_alone)
+        scene.loop.after(alone_after_s + NEWS_LATE_S[1], self._end, step.number)
+        self._undo[step.number] = news_in_time
 
     def _clock_step(self, step: Step, rng: Random) -> None:
         machine = self._scene.process(step.target).machine
