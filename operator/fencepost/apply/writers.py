@@ -120,7 +120,7 @@ class Writers:
                 return
             writer.timer.cancel()
         writer.due_s = due_s
-        writer.timer = loop.call_later(delay_s, self._start, key, writer)
+        writer.timer = loop.call_at(due_s, self._start, key, writer)
 
     def _start(self, key: Hashable, writer: _Writer) -> None:
         writer.timer = None

@@ -39,6 +39,9 @@ class Clock(Protocol):
         ...
 
 
+STEADY_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 class SystemClock:
     """The machine's own clocks."""
 
@@ -46,7 +49,7 @@ class SystemClock:
         return time.time()
 
     def steady_s(self) -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+        return time.clock_gettime(STEADY_CLOCK)
 
     async def sleep(self, seconds: float) -> None:
         import asyncio

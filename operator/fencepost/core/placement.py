@@ -158,6 +158,11 @@ class PoolQueue:
             self.hold(claim.dag, claim.run, self._held_by_run.get(claim.run, 0) + 1)
             yield Grant(claim.run, claim.task, worker, critical)
 
+    @property
+    def wanted(self) -> bool:
+        """Whether a claim may wait for a slot; if not, then none does that could run."""
+        return any(self._heaps.values())
+
     def backlog(self, now_s: float) -> Backlog | None:
         """The best claim that waits and could run, as other replicas are told of it. One whose DAG may hold the whole
         pool, and does, could: it waits for a slot and not for its DAG."""

@@ -86,11 +86,12 @@ def busy_change(
     change = 0
     for key in (puts.keys() | removals.keys()) - but:
         stored, put = leases.get(key), puts.get(key)
-        if stored is not None:
-            change -= not answered(key, stored, results)
-            stored = stored if token_of(stored) > removals.get(key, -1) else None
-        wished = put.text if put is not None else stored
-        change += wished is not None and not answered(key, wished, results)
+        busy = stored is not None and not answered(key, stored, results)
+        if put is not None:
+            change += not answered(key, put.text, results)
+        elif busy and stored is not None:
+            change += token_of(stored) > removals[key]
+        change -= busy
     return change
 
 

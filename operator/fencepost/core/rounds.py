@@ -27,7 +27,7 @@ _NEVER_RUN = (JobPhase.SKIPPED, JobPhase.CANCELLED)
 
 def round_due(spec: RunSpec, state: RunState) -> bool:
     """Whether a person has asked for a round that has not been taken up. Who cancels it meanwhile takes it back."""
-    return state.phase.finished and spec.round > state.round and not spec.cancel
+    return spec.round > state.round and state.phase.finished and not spec.cancel
 
 
 def begin_round(state: RunState, number: int) -> RunState:

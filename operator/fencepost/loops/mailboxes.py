@@ -183,13 +183,16 @@ class Mailboxes:
 
     def remove(self, authority: Authority, worker: str, key: str, token: int, *, soon: bool = False) -> None:
         """Take an entry away, with the next write or after some idle seconds; `soon`: with a write of its own."""
-        box = self._box(worker)
+        box, view = self._box(worker), self._workers.get(worker)
         put = box.puts.get(key)
-        if put is not None and put.token <= token:
+        undelivered = put is not None and put.token <= token
+        if undelivered:
             del box.puts[key]
         box.removals[key] = max(token, box.removals.get(key, -1))
         box.authorities[key] = authority
-        self._on_slots(worker)
+        entry = None if view is None else view.worker.leases.get(key)
+        if undelivered or (view and entry and not answered(key, entry, view.worker.results)):  # else its slot is free
+            self._on_slots(worker)
         self._touch(worker, after_s=0.0 if soon else REMOVAL_IDLE_S)
 
     def withdrawn(self, worker: str, key: MailboxKey) -> int | None:

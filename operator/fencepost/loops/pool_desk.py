@@ -185,7 +185,7 @@ class PoolDesk:
         """Turn free slots into grants; every run that gets one is told, but for the one that is asking."""
         pool = self._pools.get(name)
         assert self.mailboxes is not None
-        if pool is None:
+        if pool is None or not pool.wanted:  # with no claim nothing is set aside either that is not looked at again
             return
         now_s = self._clock.now_s()
         if pool.slots.free:

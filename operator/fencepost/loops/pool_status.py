@@ -44,9 +44,8 @@ class PoolStatus:
         self._records.pop(name, None)
 
     def touch(self, name: str) -> None:
-        """The pool's numbers may have changed."""
-        if self._world.shards.authority(LEADING_SHARD) is not None:
-            self._world.writers.touch(("pool-status", name), lambda: self._turn(name), after_s=PERIOD_S)
+        """The pool's numbers may have changed. Whether they are ours to tell is asked when they are to be written."""
+        self._world.writers.touch(("pool-status", name), lambda: self._turn(name), after_s=PERIOD_S)
 
     async def _turn(self, name: str) -> Next:
         record, pool = self._records.get(name), self._desk.get(name)

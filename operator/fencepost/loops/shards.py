@@ -21,14 +21,14 @@ class Shards:
         """`holds` gives the epoch of a shard while its trust window is open, else None."""
         self.count = count
         self._holds = holds
-        self._ready: dict[int, int] = {}
+        self._ready: dict[int, Authority] = {}
         self._opened_s: dict[int, float] = {}
         self._refused: set[int] = set()
         """Ready shards for which somebody was told no since they were last looked at."""
 
     def open(self, shard: int, epoch: int, steady_s: float) -> None:
         """The barrier has been passed under this epoch, and all that the shard owns is looked at now."""
-        self._ready[shard] = epoch
+        self._ready[shard] = Authority(shard, epoch)
         self._opened_s[shard] = steady_s
         self._refused.discard(shard)
 
@@ -43,16 +43,13 @@ class Shards:
 
     def authority(self, shard: int) -> Authority | None:
         """Under which to plan for a shard; None when it is not ours to plan for."""
-        epoch = self._ready.get(shard)
-        if epoch is None:
-            return None
-        authority = Authority(shard, epoch)
-        return authority if self.leads(authority) else None
+        authority = self._ready.get(shard)
+        return authority if authority is not None and self.leads(authority) else None
 
     def leads(self, authority: Authority) -> bool:
         """Whether a write may still be sent under this authority."""
         leads = self._holds(authority.shard) == authority.epoch
-        if not leads and self._ready.get(authority.shard) == authority.epoch:
+        if not leads and self._ready.get(authority.shard) == authority:
             self._refused.add(authority.shard)
         return leads
 
@@ -62,7 +59,7 @@ class Shards:
 
     def regained(self) -> frozenset[int]:
         """The shards that are trusted again after somebody was told no; each is told of once."""
-        regained = frozenset(shard for shard in self._refused if self._holds(shard) == self._ready[shard])
+        regained = frozenset(shard for shard in self._refused if self._holds(shard) == self._ready[shard].epoch)
         self._refused -= regained
         return regained
 
