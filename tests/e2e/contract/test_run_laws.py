@@ -229,6 +229,17 @@ async def test_a_run_with_a_status_has_the_label_of_a_shard(site: Site) -> None:
             await site.operator.create(DAG_RUNS, obj)
 
 
+async def test_a_run_that_carries_no_label_of_a_shard_is_given_no_status(site: Site) -> None:
+    """However long it has stood without: what was let in without a status says nothing for the label."""
+    await site.lead()
+    for name, label in (("etl-bare", {}), ("etl-odd", {SHARD_LABEL: "16"})):
+        obj = run(site.namespace, name)
+        obj["metadata"]["labels"] = label
+        stored = await site.operator.create(DAG_RUNS, obj)
+        with pytest.raises(ForbiddenError, match="carries the label"):
+            await site.operator.replace(DAG_RUNS, {**stored, "status": run_status(epoch=site.epoch)})
+
+
 async def test_the_label_of_a_shard_cannot_be_changed(site: Site) -> None:
     old = await led(site)
     changed = {**old, "metadata": {**old["metadata"], "labels": {}}}
