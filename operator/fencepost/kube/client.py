@@ -40,6 +40,8 @@ WATCH_SILENCE_MAX_S = 90.0
 """A watch on which nothing has come for so long is half open, or nothing has happened: bookmarks come about once a
 minute, but not while the kind stands still. Nobody can tell the two apart, so we end it, and the caller opens another
 where it left off."""
+NAMES_KEPT_MAX = 4096
+"""Quoted, for the next request of the same object: a run is written twice and deleted, its namespace is in each."""
 WATCH_MARGIN_S = 15.0
 """After the time at which the server should have ended a watch, we end it."""
 
@@ -302,16 +304,21 @@ def _prefix(kind: Kind) -> str:
     return f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.api_version}"
 
 
+@lru_cache(maxsize=NAMES_KEPT_MAX)
+def _quoted(name: str) -> str:
+    return quote(name, safe="")
+
+
 def _path(kind: Kind, namespace: str | None, name: str = "", subresource: str = "") -> str:
     """The path of an object, or of a collection; quoted."""
     assert namespace is None or kind.namespaced, f"{kind} have no namespace, got {namespace!r}"
     assert namespace or not (name and kind.namespaced), f"{kind} {name!r} needs a namespace"
     parts = [_prefix(kind)]
     if namespace:
-        parts += ["namespaces", quote(namespace, safe="")]
+        parts += ["namespaces", _quoted(namespace)]
     parts.append(kind.plural)
     if name:
-        parts.append(quote(name, safe=""))
+        parts.append(_quoted(name))
     if subresource:
         parts.append(subresource)
     return "/".join(parts)

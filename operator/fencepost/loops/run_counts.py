@@ -1,7 +1,5 @@
 """What a write of a run adds to the metrics: how its jobs and the run itself have moved on."""
 
-from collections import Counter
-
 from fencepost.core.phases import JobPhase, RunPhase
 from fencepost.core.run_state import RunState
 from fencepost.loops.world import World
@@ -17,16 +15,18 @@ def count(world: World, view: RunView, before: RunState, after: RunState) -> Non
     if before.phase is RunPhase.PENDING and after.phase is RunPhase.RUNNING and view.spec is not None:
         due_s = view.created_s if view.in_background else view.spec.scheduled_s or view.created_s
         metrics.start_lag(str(view.spec.trigger), world.clock.now_s() - due_s)
-    for phase, ended in (_ended(after) - _ended(before)).items():
-        metrics.jobs_ended(str(phase), ended)
+    ended_before = _ended(before)
+    for phase, number in _ended(after).items():
+        if (more := number - ended_before.get(phase, 0)) > 0:
+            metrics.jobs_ended(str(phase), more)
     if after.phase.finished and not before.phase.finished:
         metrics.run_finished(str(after.phase))
 
 
-def _ended(state: RunState) -> Counter[JobPhase]:
+def _ended(state: RunState) -> dict[JobPhase, int]:
     """How many jobs ended in each phase."""
-    ended: Counter[JobPhase] = Counter()
+    ended: dict[JobPhase, int] = {}
     for task in state.tasks.values():
         for phase, indices in task.ended.items():
-            ended[phase] += len(indices)
+            ended[phase] = ended.get(phase, 0) + len(indices)
     return ended
