@@ -5,6 +5,7 @@ is found anew each time, so a clock that jumps is distrusted before anything is 
 """
 
 import logging
+import math
 from collections import deque
 
 from fencepost.base.clock import Clock
@@ -25,6 +26,9 @@ class ClockCheck:
         self._metrics = metrics
         self._sightings: deque[Sighting] = deque(maxlen=SIGHTINGS_MAX)
         self._second_s = 0.0
+        self._low_s, self._high_s = -math.inf, math.inf
+        """What all answers that count agree about: between these our wall clock is ahead of our steady one, if it is
+        right."""
         self._state = ClockState.RIGHT
         metrics.watch_clock_skew(lambda: self.skew_s or 0.0)
 
@@ -33,11 +37,16 @@ class ClockCheck:
         if date_s != self._second_s:  # of several answers in one second the others would only outvote older ones
             self._second_s = date_s
             self._sightings.append(sighting(date_s, sent_s, heard_s))
+            self._low_s = max(each.low_s for each in self._sightings)
+            self._high_s = min(each.high_s for each in self._sightings)
 
     @property
     def skew_s(self) -> float | None:
         """The API server's wall clock minus ours; None: it has not answered yet."""
-        return skew_s(self._sightings, self._clock.steady_s(), self._clock.now_s())
+        steady_s, now_s = self._clock.steady_s(), self._clock.now_s()
+        if self._sightings and self._low_s <= now_s - steady_s <= self._high_s:
+            return 0.0  # asked several times a second, and nearly always answered so
+        return skew_s(self._sightings, steady_s, now_s)
 
     @property
     def wrong(self) -> bool:

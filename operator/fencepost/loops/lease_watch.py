@@ -56,7 +56,7 @@ class SeenShard:
 
 
 class LeaseWatch:
-    """What is known of other replicas and of the shards; `on_change` is called after each change."""
+    """What is known of other replicas and of the shards; `on_change` is called after each change but a mere renewal."""
 
     def __init__(
         self, api: Api, clock: Clock, times: LeaseTimes, namespace: str, on_change: Callable[[], None]
@@ -97,8 +97,9 @@ class LeaseWatch:
                 if event is None:
                     return
                 self.version = max(self.version, int(event.object["metadata"]["resourceVersion"]))
-                if event.type is not EventType.BOOKMARK:
-                    self._take(event.object, gone=event.type is EventType.DELETED)
+                if event.type is not EventType.BOOKMARK and self._take(
+                    event.object, gone=event.type is EventType.DELETED
+                ):
                     self._on_change()
 
     def _take_list(self, listed: ObjectList) -> None:
@@ -111,11 +112,13 @@ class LeaseWatch:
         self.version = max(self.version, int(listed.resource_version))
         self._on_change()
 
-    def _take(self, obj: Obj, *, gone: bool) -> None:
+    def _take(self, obj: Obj, *, gone: bool) -> bool:
+        """Whether it tells more than that a member is still there."""
         if (shard := shard_of_lease(obj)) is not None:
             self._take_shard(shard, obj, gone=gone)
         elif (identity := member_of_lease(obj)) is not None:
-            self._take_member(identity, obj, gone=gone or counts_as_gone(obj))
+            return self._take_member(identity, obj, gone=gone or counts_as_gone(obj))
+        return True
 
     def _take_shard(self, shard: int, obj: Obj, *, gone: bool) -> None:
         if gone:
@@ -125,11 +128,18 @@ class LeaseWatch:
         self.shards[shard] = SeenShard(record, obj)
         self.epochs[shard] = max(self.epochs.get(shard, 0), record.epoch or 0)
 
-    def _take_member(self, identity: str, obj: Obj, *, gone: bool) -> None:
+    def _take_member(self, identity: str, obj: Obj, *, gone: bool) -> bool:
         if gone:
             self.members.pop(identity, None)
-            return
-        record = member_record(obj)
+            return True
+        record, uid = member_record(obj), str(obj["metadata"]["uid"])
         before = self.members.get(identity)
         if before is None or before.record.version != record.version:
-            self.members[identity] = SeenMember(record, obj["metadata"]["uid"], self._clock.steady_s())
+            self.members[identity] = SeenMember(record, uid, self._clock.steady_s())
+        return before is None or before.uid != uid or told(before.record) != told(record)
+
+
+def told(record: MemberRecord) -> tuple[float, bool]:
+    """What a member says that another replica acts on at once. A renewal puts the moment off at which its silence
+    counts, and what waits there is looked up when a slot is free: for either nobody needs to be woken."""
+    return record.duration_s, record.clock_right

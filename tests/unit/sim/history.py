@@ -6,8 +6,7 @@ are read once here, so that checkers share them.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from fencepost.api.codec import decode_run_status
 from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, DAGS, DEAD_LETTERS, LEASES, WORKER_POOLS, WORKERS, Kind
@@ -20,10 +19,24 @@ from fencepost.memory.records import Change, Record
 from fencepost.memory.watches import Watch
 from tests.unit.sim.network import Network
 
+T = TypeVar("T")
+
 KINDS = (DAGS, DAG_RUNS, WORKERS, LEASES, CONTROLLER_REVISIONS, DEAD_LETTERS, WORKER_POOLS)
 NO_RUN = RunState()
 NO_TASK = TaskState()
 NOTHING: Mapping[str, Any] = {}
+
+
+class once(Generic[T]):  # stands where a property stands
+    """A property that is found out when it is first asked for: `functools.cached_property` without its lock."""
+
+    def __init__(self, find: Callable[[Any], T]) -> None:
+        self._find = find
+        self._name = find.__name__
+
+    def __get__(self, instance: object, owner: type) -> T:
+        found = instance.__dict__[self._name] = self._find(instance)
+        return found
 
 
 class Stored:
@@ -32,7 +45,7 @@ class Stored:
     def __init__(self, record: Record) -> None:
         self._record = record
 
-    @cached_property
+    @once
     def obj(self) -> Obj:
         return self._record.object()
 
@@ -44,7 +57,7 @@ class Stored:
     def labels(self) -> Mapping[str, str]:
         return self._record.labels
 
-    @cached_property
+    @once
     def meta(self) -> Mapping[str, Any]:
         meta: Mapping[str, Any] = self.obj["metadata"]
         return meta
@@ -57,32 +70,32 @@ class Stored:
     def name(self) -> str:
         return self._record.key.name
 
-    @cached_property
+    @once
     def spec(self) -> Mapping[str, Any]:
         spec: Mapping[str, Any] = self.obj.get("spec") or NOTHING
         return spec
 
-    @cached_property
+    @once
     def status(self) -> Mapping[str, Any]:
         status: Mapping[str, Any] = self.obj.get("status") or NOTHING
         return status
 
-    @cached_property
+    @once
     def run(self) -> RunState:
         """Of a DAGRun: its record; of one that nobody has taken up, an empty one."""
         return decode_run_status(self.status) if self.status else NO_RUN
 
-    @cached_property
+    @once
     def ended(self) -> Mapping[JobKey, JobPhase]:
         """Of a DAGRun: its jobs that have ended."""
         return {job: phase for name, task in self.run.tasks.items() for job, phase in _ends(name, task).items()}
 
-    @cached_property
+    @once
     def entries(self) -> Mapping[str, str]:
         """Of a Worker: its mailbox."""
         return self.spec.get("leases") or NOTHING
 
-    @cached_property
+    @once
     def results(self) -> Mapping[str, str]:
         """Of a Worker."""
         return self.status.get("results") or NOTHING
@@ -121,13 +134,13 @@ class Written:
         assert stored is not None
         return stored
 
-    @cached_property
+    @once
     def status_changed(self) -> bool:
         """Whether the object has a status, and had not this one."""
         before, after = self.before, self.after
         return after is not None and bool(after.status) and (before is None or before.status != after.status)
 
-    @cached_property
+    @once
     def new_leases(self) -> Mapping[JobKey, Lease]:
         """Of a DAGRun: the leases that this write gives out."""
         if self.after is None:
@@ -135,7 +148,7 @@ class Written:
         old = self.before.run.leases if self.before is not None else {}
         return {job: lease for job, lease in self.after.run.leases.items() if old.get(job) != lease}
 
-    @cached_property
+    @once
     def ends(self) -> Mapping[JobKey, tuple[JobPhase | None, JobPhase | None]]:
         """Of a DAGRun: its jobs whose end this write has changed, with what it was and what it is; None: none."""
         ends: dict[JobKey, tuple[JobPhase | None, JobPhase | None]] = {}

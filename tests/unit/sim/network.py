@@ -117,20 +117,21 @@ class Network:
     async def call(self, machine: Machine, request: Request, act: Callable[[], T]) -> T:
         """One request of a client, from its sending to its answer."""
         loop, link = self.loop, self.links[machine]
-        answer: asyncio.Future[T] = loop.create_future()
+        answer: asyncio.Future[T] = asyncio.Future(loop=loop)
         self.judge.sent(machine, request)
-        what = f"{request.verb} {request.kind} {request.name}"
         if link.refused:
-            loop.after(0.001, _settle, answer, None, UnreachableError(f"{what}: connection refused"))
+            refused = UnreachableError(f"{_what(request)}: connection refused")
+            loop.after(0.001, _settle, answer, None, refused)
         elif link.cut:
             stale = loop.now_s - link.cut_at_s < STALE_S
+            what = _what(request)
             error = ConnectionLostError(f"{what}: lost") if stale else UnreachableError(f"{what}: no route to host")
             loop.after(REQUEST_TIMEOUT_S if stale else CONNECT_TIMEOUT_S, _settle, answer, None, error)
         else:
             fate = self.judge.fate(machine, request)
             loop.after(fate.there_s, self._arrive, machine, request, act, answer, fate, machine.wall_error_s)
             if fate.there_s + fate.back_s >= REQUEST_TIMEOUT_S:
-                late = ConnectionLostError(f"{what}: no answer within {REQUEST_TIMEOUT_S:g} s")
+                late = ConnectionLostError(f"{_what(request)}: no answer within {REQUEST_TIMEOUT_S:g} s")
                 loop.after(REQUEST_TIMEOUT_S, _settle, answer, None, late)
         return await answer
 
@@ -163,6 +164,10 @@ class Network:
             self.loop.after(REQUEST_TIMEOUT_S - fate.there_s, _settle, answer, None, late)
         else:
             self.loop.after(fate.back_s, _settle, answer, result, error or fate.error)
+
+
+def _what(request: Request) -> str:
+    return f"{request.verb} {request.kind} {request.name}"
 
 
 def _settle(answer: "asyncio.Future[Any]", result: Any, error: ApiError | None) -> None:
@@ -201,7 +206,7 @@ class Connection(Watch):
     async def receive(self) -> WatchEvent | None:
         """The next event; None at the end. Raises what breaks the connection."""
         while not self._arrived:
-            self._waiter = self._loop.create_future()
+            self._waiter = asyncio.Future(loop=self._loop)
             try:
                 await self._waiter
             finally:
