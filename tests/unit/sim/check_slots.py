@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from fencepost.api.names import DAG_RUNS, DAGS
-from fencepost.api.times import parse_duration, parse_time
+from fencepost.api.times import format_time, parse_duration, parse_time
 from tests.unit.sim.checker import Checker
 from tests.unit.sim.history import Stored, Written
-from tests.unit.sim.scene import Scene
-from tests.unit.sim.schedules import DEADLINE_DEFAULT_S, catch_up_of, slots_between
-from tests.unit.sim.virtual import NOON_S
+from tests.unit.sim.scene import SYNCED_S, Scene
+from tests.unit.sim.schedules import DEADLINE_DEFAULT_S, catch_up_of
 
 AGE_MIN_S: Final = 120.0
 CLOCK_ERROR_S: Final = 40.0
@@ -55,7 +54,7 @@ class OneRunForEachSlot(Checker):
         if first != run.uid and first not in self.scene.deleted_by_people:
             yield f"run {run.name} is made again, and nobody has deleted the first one"
         if dag is not None and dag.uid == dag_uid and mark_of(dag) >= slot:
-            yield f"run {run.name} is made though the stored mark is at {mark_of(dag) - NOON_S:g} s already"
+            yield f"run {run.name} is made though the stored mark is at {format_time(mark_of(dag))} already"
         self.scene.coverage["slot fired"] += 1
 
 
@@ -101,9 +100,12 @@ class EverySlotHasAFate(Checker):
 
     def end(self) -> Iterator[str]:
         for dag in self.scene.history.objects[DAGS].values():
-            if dag.uid in self._edited or "schedule" not in dag.spec or not mark_of(dag):
+            if dag.uid in self._edited or "schedule" not in dag.spec or dag.uid not in self._seen_s:
                 continue
-            slots = slots_between(dag.spec["schedule"], self._seen_s[dag.uid], mark_of(dag))
+            if not mark_of(dag):
+                yield from self._nothing_decided(dag)
+                continue
+            slots = self.scene.plan.calendar.slots(dag.name, dag.spec["schedule"], self._seen_s[dag.uid], mark_of(dag))
             fired = self._fired.get(dag.uid, set()) & set(slots)
             passed = dag.status.get("skipped", 0) + dag.status.get("missed", 0)
             self.scene.coverage["slot skipped"] += dag.status.get("skipped", 0)
@@ -115,6 +117,13 @@ class EverySlotHasAFate(Checker):
                     f"DAG {dag.name} had {len(slots)} slots up to its mark: {len(fired)} fired, "
                     f"{dag.status.get('skipped', 0)} skipped, {dag.status.get('missed', 0)} missed"
                 )
+
+    def _nothing_decided(self, dag: Stored) -> Iterator[str]:
+        """Then nothing was due in time for that."""
+        plan = self.scene.plan
+        until_s = plan.calendar.begins_s + plan.length_s - ON_TIME_S - SYNCED_S
+        if due := plan.calendar.slots(dag.name, dag.spec["schedule"], self._seen_s[dag.uid], until_s):
+            yield f"DAG {dag.name} had {len(due)} slots from {format_time(due[0])} on, and has no mark"
 
 
 class SlotsOnTime(Checker):
@@ -132,7 +141,7 @@ class SlotsOnTime(Checker):
         yield from ()
 
     def look(self) -> Iterator[str]:
-        now_s = self.scene.loop.now_s
+        now_s, calendar = self.scene.loop.now_s, self.scene.plan.calendar
         well_since_s = self.scene.plan.calm_from_s + 60.0
         if now_s < well_since_s or now_s >= self.scene.plan.length_s:
             return
@@ -141,9 +150,9 @@ class SlotsOnTime(Checker):
             schedule, from_s = dag.spec.get("schedule"), max(well_since_s, self._stable_since_s[dag.name])
             if schedule is None or dag.spec.get("suspend") or _waits_for_room(dag):
                 continue
-            late = slots_between(schedule, from_s + NOON_S, now_s + NOON_S - slack_s)
+            late = calendar.slots(dag.name, schedule, from_s + calendar.begins_s, now_s + calendar.begins_s - slack_s)
             if late and mark_of(dag) < late[-1]:
-                yield f"DAG {dag.name}: slot {late[-1] - NOON_S} has none at {now_s:g}: {dict(dag.status)}"
+                yield f"DAG {dag.name}: {format_time(late[-1])} has none at {now_s:g}: {dict(dag.status)}"
 
 
 class ForbidHolds(Checker):
@@ -184,13 +193,13 @@ class RunsGoWhenTheyMay(Checker):
         dag = self.scene.history.objects[DAGS].get(run.spec["dag"])
         if run.uid in self.scene.deleted_by_people or dag is None or dag.uid != run.spec.get("dagUID"):
             return
-        age_s = written.at_s + NOON_S - parse_time(run.meta["creationTimestamp"])
+        age_s = written.at_s + self.scene.plan.calendar.begins_s - parse_time(run.meta["creationTimestamp"])
         if age_s < AGE_MIN_S - CLOCK_ERROR_S:
             yield f"run {run.name} is deleted at the age of {age_s:g} s"
         if not run.run.phase.finished:
             yield f"run {run.name} is deleted before its end"
         if run.spec.get("trigger") == "Schedule" and mark_of(dag) < slot_of(run):
-            yield f"run {run.name} is deleted while the stored mark is at {mark_of(dag) - NOON_S:g} s"
+            yield f"run {run.name} is deleted while the stored mark is at {format_time(mark_of(dag))}"
 
 
 def _waits_for_room(dag: Stored) -> bool:
@@ -217,17 +226,19 @@ class SlotsAreMadeUpFor(Checker):
         run, before = written.after, written.before
         if written.kind is DAGS:
             if run is not None and (before is None or before.spec != run.spec):
-                self._floor_s[run.uid] = written.at_s + NOON_S
+                self._floor_s[run.uid] = written.at_s + self.scene.plan.calendar.begins_s
             return
         if before is not None or run is None or run.spec.get("trigger") != "Schedule":
             return
         dag = self.scene.history.objects[DAGS].get(run.spec["dag"])
         if dag is None or dag.uid != run.spec["dagUID"] or "schedule" not in dag.spec:
             return
-        schedule, slot, now_s = dag.spec["schedule"], slot_of(run), written.at_s + NOON_S
-        if self._floor_s[dag.uid] < slot and slot not in slots_between(schedule, slot - 1, slot):
+        schedule, slot, calendar = dag.spec["schedule"], slot_of(run), self.scene.plan.calendar
+        now_s = written.at_s + calendar.begins_s
+        if self._floor_s[dag.uid] < slot and slot not in calendar.slots(dag.name, schedule, slot - 1, slot):
             yield f"run {run.name} is made for a time that its schedule does not mean"
         policy = catch_up_of(schedule)
+        self.scene.coverage[f"time {calendar.sort_of(dag.name, schedule, slot)}"] += 1
         deadline_s = DEADLINE_DEFAULT_S if policy == "None" else None
         if "startingDeadline" in schedule:
             deadline_s = parse_duration(schedule["startingDeadline"])
@@ -236,7 +247,7 @@ class SlotsAreMadeUpFor(Checker):
         limit = {"Latest": 1, "All": (schedule.get("catchUp") or {}).get("limit", 10)}.get(policy)
         if (dag.spec.get("concurrency") or {}).get("policy") == "Replace":
             limit = 1
-        newer = slots_between(schedule, slot, now_s - LATE_S)
+        newer = calendar.slots(dag.name, schedule, slot, now_s - LATE_S)
         self.scene.coverage[f"made by catch-up {policy}" if now_s - slot > MINUTE_S else "made in time"] += 1
         if limit is not None and len(newer) >= limit:
             yield f"run {run.name} is made, and {len(newer)} later times are due: catch-up {policy} makes {limit}"

@@ -23,6 +23,7 @@ WANTED: tuple[str, ...] = (
     *("attempt failed, another follows", "attempt failed, the last one", "reason EnoughSucceeded"),
     *("begun under Forbid", "begun under Queue", "begun under Replace", "reason Queued", "reason Replacing"),
     *("made in time", "made by catch-up None", "made by catch-up Latest", "made by catch-up All"),
+    *("time moved by spread", "time left out by a change of clocks", "time that comes twice"),
     *("run deleted by time", "run deleted by count"),
     *("run suspended", "run born suspended", "job ended as marked", "round begun", "replay in a round"),
     *("letter Replaying", "letter Succeeded", "letter Failed", "letter Refused"),

@@ -9,23 +9,25 @@ from typing import Any, Final
 
 from tests.unit.sim.conditions import ZONES
 from tests.unit.sim.graphs import draw_long_tasks, draw_retries, draw_tasks
-from tests.unit.sim.schedules import draw_concurrency, draw_schedule
+from tests.unit.sim.schedules import Calendar, draw_concurrency, draw_schedule
 
 LOAD: Final = 0.5
 """Share of the slots that schedules want on average."""
 MINUTE_S: Final = 60.0
 
 
-def draw_dags(rng: Random, count: int, slots: int, length_s: float) -> Mapping[str, Mapping[str, Any]]:
+def draw_dags(
+    rng: Random, count: int, slots: int, length_s: float, calendar: Calendar
+) -> Mapping[str, Mapping[str, Any]]:
     """Specs by name. At least one has a schedule, at least one has retries."""
     share_s = LOAD * slots * MINUTE_S / count
     return {
-        f"d{number}": draw_dag(rng, share_s, length_s, scheduled=number == 0 or rng.random() < 0.7)
+        f"d{number}": draw_dag(rng, share_s, length_s, calendar, scheduled=number == 0 or rng.random() < 0.7)
         for number in range(count)
     }
 
 
-def draw_dag(rng: Random, work_s: float, length_s: float, *, scheduled: bool) -> Mapping[str, Any]:
+def draw_dag(rng: Random, work_s: float, length_s: float, calendar: Calendar, *, scheduled: bool) -> Mapping[str, Any]:
     """One spec, whose runs take so many seconds of slots, one a minute; or longer, if it bounds how many there are."""
     concurrency = draw_concurrency(rng)
     long = concurrency["policy"] != "Allow" and rng.random() < 0.2
@@ -36,7 +38,7 @@ def draw_dag(rng: Random, work_s: float, length_s: float, *, scheduled: bool) ->
         "concurrency": concurrency,
     }
     if scheduled:
-        spec["schedule"] = draw_schedule(rng, length_s)
+        spec["schedule"] = draw_schedule(rng, length_s, calendar)
         if ("notAfter" in spec["schedule"] or "cron" not in spec["schedule"]) and rng.random() < 0.5:
             spec["ttlAfterFinished"] = rng.choice(("10s", "60s"))
     if rng.random() < 0.7:

@@ -19,3 +19,5 @@ class Mutation:
     """The beginning of each."""
     focus: tuple[str, ...] = ()
     seeds_max: int = 20
+    clocks_change: bool = False
+    """Those of a zone do, in each seed."""

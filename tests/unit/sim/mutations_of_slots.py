@@ -7,7 +7,11 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from fencepost.api import admission
+from fencepost.api.read import read_dag
 from fencepost.core import concurrency, plan_dag
+from fencepost.core.cron import Gap, Overlap
+from fencepost.core.dag_spec import DagSpec
 from fencepost.core.history import HistoryLimits, plan_history
 from fencepost.loops import admissions, dags, history
 from tests.unit.sim.mutation import Mutation
@@ -57,7 +61,28 @@ def one_run_too_few_is_kept() -> AbstractContextManager[object]:
     return mock.patch.object(history, "plan_history", stingy)
 
 
+def _read_with(**otherwise: Any) -> AbstractContextManager[object]:
+    def other(dag: Any) -> Any:
+        spec = read_dag(dag)
+        return replace(spec, schedule=replace(spec.schedule, **otherwise)) if isinstance(spec, DagSpec) else spec
+
+    return mock.patch.object(admission, "read_dag", other)
+
+
+def what_is_left_out_is_lost() -> AbstractContextManager[object]:
+    return _read_with(gap=Gap.SKIP)
+
+
+def what_comes_twice_is_due_twice() -> AbstractContextManager[object]:
+    return _read_with(overlap=Overlap.BOTH)
+
+
+def nothing_is_spread() -> AbstractContextManager[object]:
+    return _read_with(offset_s=0)
+
+
 IN_TURN = "no more runs are under way"
+FATES = ("no scheduled time is lost", "in a well cluster a slot")
 AT_ONCE = "no more runs at once"
 CATCH_UP = "a time is made up for"
 
@@ -67,5 +92,8 @@ SLOT_MUTATIONS: tuple[Mutation, ...] = (
     Mutation("deadlines do not count", deadlines_do_not_count, (CATCH_UP,), ("outage", "kill"), 60),
     Mutation("all times are made up for", everything_is_made_up_for, (CATCH_UP,), ("outage", "suspend_dag"), 40),
     Mutation("a missed time is not counted", missed_times_are_not_counted, ("no scheduled time",), ("outage",), 60),
+    Mutation("times left out when clocks change are lost", what_is_left_out_is_lost, FATES, (), 40, clocks_change=True),
+    Mutation("what comes twice is due twice", what_comes_twice_is_due_twice, (CATCH_UP, *FATES), clocks_change=True),
+    Mutation("times are not spread", nothing_is_spread, (CATCH_UP, *FATES)),
     Mutation("one run too few is kept", one_run_too_few_is_kept, ("a run is deleted when",)),
 )

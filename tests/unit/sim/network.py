@@ -23,7 +23,7 @@ from fencepost.memory.engine import Engine
 from fencepost.memory.faults import Request
 from fencepost.memory.identity import Identity
 from fencepost.memory.watches import Pending, Watch
-from tests.unit.sim.virtual import NOON_S, Machine, VirtualLoop
+from tests.unit.sim.virtual import Machine, VirtualLoop
 
 T = TypeVar("T")
 OnDate = Callable[[float, float, float], None]
@@ -311,7 +311,7 @@ class SimApi(EngineApi):
 
         def dated() -> T:
             nonlocal date_s
-            date_s = NOON_S + int(self._network.loop.now_s)
+            date_s = self._network.loop.begins_s + int(self._network.loop.now_s)
             return act()
 
         try:

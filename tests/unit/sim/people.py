@@ -14,7 +14,6 @@ from tests.unit.sim.history import Stored
 from tests.unit.sim.plan import Step
 from tests.unit.sim.scene import POOL, Scene
 from tests.unit.sim.scripts import job_command
-from tests.unit.sim.virtual import NOON_S
 
 MANUAL_NAMES: Final = 4
 """Names that people use again and again for their runs."""
@@ -97,7 +96,7 @@ class People:
         for run in self._runs(step.target):
             scene.deleted_by_people.add(run.uid)
         scene.delete(DAGS, step.target)
-        spec: dict[str, Any] = dict(draw_dag(rng, 10.0, scene.plan.length_s, scheduled=True))
+        spec: dict[str, Any] = dict(draw_dag(rng, 10.0, scene.plan.length_s, scene.plan.calendar, scheduled=True))
         scene.loop.after(rng.choice((0.0, 0.05, 1.0, 20.0)), scene.put, DAGS, step.target, spec)
 
     def _touch_run(self, step: Step, rng: Random) -> None:
@@ -177,8 +176,10 @@ class People:
 
     def _backfill(self, step: Step, rng: Random) -> None:
         """Runs for times before all this began; and sometimes the run of the next minute."""
-        now_s = int(NOON_S + self._scene.loop.now_s)
-        slots = [NOON_S - MINUTE_S * rng.randint(1, 30) for _ in range(rng.randint(1, BACKFILLED_MAX))]
+        now_s = self._scene.loop.begins_s + int(self._scene.loop.now_s)
+        slots = [
+            self._scene.loop.begins_s - MINUTE_S * rng.randint(1, 30) for _ in range(rng.randint(1, BACKFILLED_MAX))
+        ]
         if rng.random() < 0.3:
             slots.append((now_s // MINUTE_S + 1) * MINUTE_S)
         for slot_s in sorted(set(slots)):

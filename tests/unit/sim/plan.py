@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.unit.sim.dags import draw_dags
+from tests.unit.sim.schedules import Calendar, draw_calendar
 
 LENGTH_S: Final = 900.0
 """Of a simulation, in which schedules go on; afterwards everything is to end."""
@@ -133,6 +134,7 @@ class Plan:
     """Versions of each kind that can be watched from."""
     dags: Mapping[str, Mapping[str, Any]]
     steps: tuple[Step, ...]
+    calendar: Calendar = field(default_factory=Calendar)
     length_s: float = LENGTH_S
     size: str = field(default="small")
 
@@ -147,11 +149,12 @@ class Plan:
         return Plan(**{**self.__dict__, "steps": steps})
 
 
-def draw_plan(seed: int, size: str = "", *, focus: tuple[str, ...] = ()) -> Plan:
+def draw_plan(seed: int, size: str = "", *, focus: tuple[str, ...] = (), clocks_change: bool = False) -> Plan:
     """The plan of a seed. Sizes: small (2 replicas, 4 workers), middle, large (5 and 30), and long: a small cluster for
     six hours, with schedules and faults that are further apart. Most seeds are small.
 
     `focus`: these kinds of steps are as frequent as all others together, and every plan has plenty of steps.
+    `clocks_change`: in every plan.
     """
     rng = Random(seed)
     drawn = rng.choices(tuple(SIZES), tuple(SIZES.values()))[0]
@@ -164,7 +167,8 @@ def draw_plan(seed: int, size: str = "", *, focus: tuple[str, ...] = ()) -> Plan
     replicas_seats = tuple(_seat(rng, f"op{number}", skewed, 0) for number in range(replicas))
     workers_seats = tuple(_seat(rng, f"w{number}", skewed, rng.choice((1, 2, 4, 8))) for number in range(workers))
     slots = sum(seat.slots for seat in workers_seats)
-    dags = draw_dags(rng, {"small": rng.randint(2, 5), "middle": 8, "large": 25}[scale], slots, length_s)
+    calendar = draw_calendar(rng, length_s, always=clocks_change)
+    dags = draw_dags(rng, {"small": rng.randint(2, 5), "middle": 8, "large": 25}[scale], slots, length_s, calendar)
     seats = [seat.name for seat in (*replicas_seats, *workers_seats)]
     count = rng.choice((30, 45) if focus else (0, 4, 10, 20, 30, 45))
     kinds = [focus if focus and rng.random() < 0.5 else tuple(WEIGHTS) for _ in range(count)]
@@ -182,6 +186,7 @@ def draw_plan(seed: int, size: str = "", *, focus: tuple[str, ...] = ()) -> Plan
         changes_max=rng.choice((150, 1000, 100_000)),
         dags=dags,
         steps=tuple(Step(number, *_parts(step)) for number, step in enumerate(steps)),
+        calendar=calendar,
         length_s=length_s,
         size=size,
         reserved_percent=rng.choice((0, 0, 10, 25, 50)),

@@ -46,6 +46,7 @@ class Scene:
 
     def __post_init__(self) -> None:
         plan, loop = self.plan, self.loop
+        loop.begins_s = plan.calendar.begins_s
         loop.turns_max = int(TURNS_A_SECOND_MAX * plan.length_s) * len((*plan.replicas, *plan.workers))
         self.world = Machine(loop, "world")
         """The API server's clock."""

@@ -1,8 +1,8 @@
 """The story of one simulation: who wrote what, when and why, between the faults."""
 
 from fencepost.api.names import DAG_RUNS, DAGS, LEASES, WORKERS
+from fencepost.api.times import format_time
 from tests.unit.sim.history import Stored, Written
-from tests.unit.sim.virtual import NOON_S
 
 
 class Story:
@@ -52,8 +52,8 @@ def _run(written: Written, before: Stored | None, after: Stored) -> str:
     parts += [f"{job} has {phase}" for job, (_, phase) in written.ends.items()]
     for job, waiting in run.waiting.items():
         if old is None or old.waiting.get(job) != waiting:
-            at_s = waiting.not_before_s - NOON_S
-            parts.append(f"{job} waits for attempt {waiting.attempt}+{waiting.losses} until {at_s:.1f}")
+            until = format_time(waiting.not_before_s)
+            parts.append(f"{job} waits for attempt {waiting.attempt}+{waiting.losses} until {until}")
     if run.reason and (old is None or old.reason != run.reason):
         parts.append(f"{run.reason}: {run.message}")
     if before is not None and before.spec != after.spec:

@@ -12,7 +12,7 @@ from tests.unit.sim.simulate import simulate
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_a_fault_in_the_product_is_found(mutation: Mutation) -> None:
     for seed in range(mutation.seeds_max):
-        plan = draw_plan(seed, "small", focus=mutation.focus)
+        plan = draw_plan(seed, "small", focus=mutation.focus, clocks_change=mutation.clocks_change)
         with mutation.apply():
             violation = simulate(plan).violation
         if violation is not None and violation.promise.startswith(mutation.promises):

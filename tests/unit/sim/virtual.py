@@ -22,7 +22,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 NOON_S: Final = 1_796_040_000
-"""2026-11-30T12:00:00Z: when every simulation begins; a whole minute."""
+"""2026-11-30T12:00:00Z: when most simulations begin; a whole minute."""
 SPIN_MAX: Final = 20_000
 """More turns of the loop than that within one second are code that has forgotten to wait."""
 TASKS_LOOK: Final = 1000
@@ -61,7 +61,7 @@ class Machine:
 
     def now_s(self) -> float:
         """The wall clock."""
-        return NOON_S + (self._loop.now_s if self.synced else self.steady_s()) + self.wall_offset_s
+        return self._loop.begins_s + (self._loop.now_s if self.synced else self.steady_s()) + self.wall_offset_s
 
     def steady_s(self) -> float:
         """Since the simulation began, as this machine counts."""
@@ -89,12 +89,12 @@ class Machine:
 
     def set_wall(self, error_s: float) -> None:
         """Somebody sets the wall clock, so far from the truth."""
-        self.wall_offset_s += error_s - (self.now_s() - NOON_S - self._loop.now_s)
+        self.wall_offset_s += error_s - (self.now_s() - self._loop.begins_s - self._loop.now_s)
 
     @property
     def wall_error_s(self) -> float:
         """How far the wall clock is from the truth."""
-        return abs(self.now_s() - NOON_S - self._loop.now_s)
+        return abs(self.now_s() - self._loop.begins_s - self._loop.now_s)
 
     def true_s(self, local_s: float) -> float:
         """When the machine's steady clock will show this, if it goes on."""
@@ -201,6 +201,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.now_s = 0.0
         """True time since the beginning."""
+        self.begins_s = NOON_S
+        """Unix seconds of that."""
         self.turns = 0
         self.turns_max = 1_000_000
         """More of them, and the code spins, however slowly."""
