@@ -8,7 +8,7 @@ There is no patch and no apply: they cost the server more and say less about wha
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fencepost.api.names import Kind
 
@@ -31,8 +31,7 @@ class EventType(StrEnum):
     """Carries only a resourceVersion: all events up to it have been sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(NamedTuple):
     """One line of a watch."""
 
     type: EventType

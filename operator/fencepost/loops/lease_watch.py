@@ -90,12 +90,10 @@ class LeaseWatch:
         watch = self._api.watch(
             LEASES, self._namespace, label_selector=SELECTOR, resource_version=listed.resource_version
         )
-        async with aclosing(watch) as events:
-            while True:
-                async with asyncio.timeout(self._silence_max_s):
-                    event = await anext(events, None)
-                if event is None:
-                    return
+        clock = asyncio.get_running_loop()
+        async with aclosing(watch) as events, asyncio.timeout(self._silence_max_s) as silence:
+            async for event in events:
+                silence.reschedule(clock.time() + self._silence_max_s)
                 self.version = max(self.version, int(event.object["metadata"]["resourceVersion"]))
                 if event.type is not EventType.BOOKMARK and self._take(
                     event.object, gone=event.type is EventType.DELETED

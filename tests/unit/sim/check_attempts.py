@@ -97,7 +97,7 @@ class TriedAsOftenAsItMay(Definitions):
         worker = self.scene.history.objects[WORKERS].get(lease.worker)
         text = worker.results.get(run.key_of(job), "") if worker is not None else ""
         token, outcome, code, *_ = [*text.split(" "), "", "", ""]
-        failed = run.ended.get(job) is JobPhase.FAILED
+        failed = run.end_of(job) is JobPhase.FAILED
         waiting, leased = run.run.waiting.get(job), run.run.leases.get(job)
         attempt, losses = (0, 0)
         if waiting is not None or leased is not None:

@@ -81,7 +81,7 @@ class OneResultForEachJob(Checker):
     def _lease_ended(self, run: Stored, job: JobKey, lease: Lease) -> Iterator[str]:
         worker = self.scene.history.objects[WORKERS].get(lease.worker)
         what = f"{run.name} {job}, leased to {lease.worker} under token {lease.token},"
-        key, ended = run.key_of(job), run.ended.get(job)
+        key, ended = run.key_of(job), run.end_of(job)
         text = worker.results.get(key) if worker is not None else None
         if text is not None and token_of(text) == lease.token:
             outcome = decode_result(text).outcome

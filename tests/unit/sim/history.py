@@ -88,7 +88,13 @@ class Stored:
     @once
     def ended(self) -> Mapping[JobKey, JobPhase]:
         """Of a DAGRun: its jobs that have ended."""
-        return {job: phase for name, task in self.run.tasks.items() for job, phase in _ends(name, task).items()}
+        tasks = self.run.tasks.items()
+        return {JobKey(name, index): phase for name, task in tasks for index, phase in _ends(task).items()}
+
+    def end_of(self, job: JobKey) -> JobPhase | None:
+        """Of a DAGRun: how one of its jobs has ended; None: it has not."""
+        ended = self.run.tasks.get(job.task, NO_TASK).ended
+        return next((phase for phase, indices in ended.items() if job.index in indices), None)
 
     @once
     def entries(self) -> Mapping[str, str]:
@@ -157,13 +163,16 @@ class Written:
         for name in {**olds, **news}:
             old, new = olds.get(name, NO_TASK), news.get(name, NO_TASK)
             if old is not new and old.ended != new.ended:
-                was, now = _ends(name, old), _ends(name, new)
-                ends |= {job: (was.get(job), now.get(job)) for job in {**was, **now} if was.get(job) != now.get(job)}
+                was, now = _ends(old), _ends(new)
+                for index in {**was, **now}:
+                    before, after = was.get(index), now.get(index)
+                    if before is not after:
+                        ends[JobKey(name, index)] = (before, after)
         return ends
 
 
-def _ends(name: str, task: TaskState) -> dict[JobKey, JobPhase]:
-    return {JobKey(name, index): phase for phase, indices in task.ended.items() for index in indices}
+def _ends(task: TaskState) -> dict[int, JobPhase]:
+    return {index: phase for phase, indices in task.ended.items() for index in indices}
 
 
 class Tap(Watch):

@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from fencepost.api.names import Kind
 from fencepost.kube.errors import ApiError, ConnectionLostError, UnreachableError
@@ -38,8 +38,7 @@ BOOKMARK_PERIOD_S: Final = 60.0
 WRITES: Final = frozenset({"create", "update", "delete"})
 
 
-@dataclass(frozen=True, slots=True)
-class Fate:
+class Fate(NamedTuple):
     """What becomes of one request."""
 
     there_s: float
