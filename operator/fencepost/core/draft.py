@@ -213,7 +213,8 @@ class Draft:
 
     def reopen(self, task: Task, indices: IntervalSet) -> None:
         """These jobs have not ended, and have never been started; those that are leased go on. Where none is left that
-        has ended, an output is to decide anew how many there are."""
+        has ended or is leased, an output is to decide anew how many there are; where none is left that has succeeded
+        or is leased, the condition is asked anew."""
         if not indices:
             return
         for index in self._busy.get(task.name, set()) & set(indices):
@@ -229,11 +230,14 @@ class Draft:
         self.done += sum(map(len, left.values())) - old.ended_count
         for job in [job for job in self.outputs.kept if job.task == task.name and job.index in indices]:
             self.outputs.drop(job)
-        if any(left.values()):
-            ended = {phase: indices for phase, indices in left.items() if indices}
-            self.tasks[task.name] = replace(old, ended=ended, queued_s=None)
-        else:
+        goes_on = bool(self._busy.get(task.name))
+        state = replace(old, ended={phase: each for phase, each in left.items() if each}, queued_s=None)
+        if not goes_on and not state.count(JobPhase.SUCCEEDED):
+            state = replace(state, first_start_s=None, last_end_s=None)  # what is left of it has not begun
+        if state == _NOTHING or not (goes_on or state.ended):
             del self.tasks[task.name]
+        else:
+            self.tasks[task.name] = state
 
     def ended_in(self, task: Task, *phases: JobPhase) -> IntervalSet:
         """The task's jobs that ended in one of these phases."""

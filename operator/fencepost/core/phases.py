@@ -53,7 +53,8 @@ class JobPhase(StrEnum):
     FAILED = "Failed"
     """It could not be started at all, or its last attempt failed with no retry left."""
     SKIPPED = "Skipped"
-    """Its rule can no longer be met by how its parents ended."""
+    """Its rule can no longer be met by how its parents ended; of a job that has been tried, as a person has marked one
+    of them since."""
     CANCELLED = "Cancelled"
     """Before it ended, the run was cancelled or ran out of time, or its fan-out could not succeed any more."""
 
@@ -73,7 +74,7 @@ ENDED_PHASES = (
 
 JOB_MOVES: dict[JobPhase, frozenset[JobPhase]] = {
     JobPhase.PENDING: frozenset({JobPhase.QUEUED, JobPhase.SKIPPED, JobPhase.CANCELLED}),
-    JobPhase.QUEUED: frozenset({JobPhase.RUNNING, JobPhase.FAILED, JobPhase.CANCELLED}),
+    JobPhase.QUEUED: frozenset({JobPhase.RUNNING, JobPhase.FAILED, JobPhase.SKIPPED, JobPhase.CANCELLED}),
     JobPhase.RUNNING: frozenset({JobPhase.QUEUED, JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED}),
     JobPhase.SUCCEEDED: frozenset(),
     JobPhase.FAILED: frozenset(),

@@ -7,6 +7,7 @@ undone is done by the next turn, of whichever leader. It does not say who holds 
 
 from fencepost.api.codec import PARAMS_BYTES_MAX
 from fencepost.core.definition import Priority
+from fencepost.core.fan_out import ListError
 from fencepost.core.inputs import has_large_inputs, job_inputs
 from fencepost.core.intents import Authority
 from fencepost.core.names import UID_PREFIX_LENGTH, JobKey, mailbox_key
@@ -88,6 +89,12 @@ class Delivery:
             left_s = max(1.0, state.start_s + compiled.definition.timeout_s - self._world.clock.now_s())
             timeout_s = left_s if timeout_s is None else min(timeout_s, left_s)
         in_run = has_large_inputs(tasks, tasks[job.task], state, PARAMS_BYTES_MAX)
+        inputs: dict[str, str] = {}
+        if not in_run:
+            try:
+                inputs = job_inputs(tasks, job, state)
+            except ListError:
+                in_run = True  # the worker comes to the same, and its result tells why the job could not start
         return Entry(
             token=lease.token,
             order=order,
@@ -98,6 +105,6 @@ class Delivery:
             run_uid=view.uid,
             scheduled_s=spec.scheduled_s or int(view.created_s),
             params=None if in_run else dict(spec.params),
-            inputs={} if in_run else job_inputs(tasks, job, state),
+            inputs=inputs,
             round=state.round,
         )

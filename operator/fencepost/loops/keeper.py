@@ -163,11 +163,12 @@ class Keeper:
         """Take away entries of our shards that no run records: left by a leader before, or by a run that is gone."""
         for key, text in view.worker.leases.items():
             authority = self._authority_over(key, text)
-            if authority is not None and not self._is_recorded(view.name, key, token_of(text)):
+            if authority is not None and not self.is_recorded(view.name, key, token_of(text)):
                 log.info("entry %s of worker %s belongs to no lease on record: taking it away", key, view.name)
                 self._mailboxes.remove(authority, view.name, key, token_of(text))
 
-    def _is_recorded(self, worker: str, key: str, token: int) -> bool:
+    def is_recorded(self, worker: str, key: str, token: int) -> bool:
+        """Whether a run records that this worker holds this lease."""
         parsed = parse_mailbox_key(key)
         run = self._world.runs.get(parsed.run)
         if run is None or not run.uid.startswith(parsed.uid_prefix) or run.state is None:

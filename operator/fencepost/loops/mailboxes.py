@@ -74,8 +74,8 @@ class Mailbox:
     """Puts that found no slot, by token; the run has not taken them back yet."""
     authorities: dict[str, Authority] = field(default_factory=dict)
     """Under which leadership a key's wishes were made; they are dropped when it ends."""
-    pressed: set[str] = field(default_factory=set)
-    """Removals of entries that were told to stop and did not: what is taken away so counts as withdrawn."""
+    pressed: dict[str, int] = field(default_factory=dict)
+    """Removals, by token, of entries that were told to stop and did not: what has gone so counts as withdrawn."""
 
 
 _NOTHING = Mailbox("")
@@ -173,7 +173,7 @@ class Mailboxes:
             for wishes in (box.withdrawn, box.refused):
                 if wishes.get(name) == token:
                     del wishes[name]
-            box.pressed.discard(name)
+            box.pressed.pop(name, None)
             put = box.puts.get(name)
             if put is not None and put.token <= token:
                 del box.puts[name]
@@ -217,6 +217,7 @@ class Mailboxes:
                 stored = view.worker.leases.get(key)
                 if stored is None or token_of(stored) > token:
                     del box.removals[key]
+            _note_withdrawn(box, view.worker)
             for undelivered in (box.refused, box.withdrawn):
                 for key in undelivered.keys() & view.worker.leases.keys():
                     if token_of(view.worker.leases[key]) >= undelivered[key]:
@@ -272,7 +273,7 @@ class Mailboxes:
             self._touch(worker, urgent=True)
         else:
             log.warning("worker %s has not stopped job %s in time: taking it away", worker, key)
-            box.pressed.add(key)
+            box.pressed[key] = entry.token
             self.remove(authority, worker, key, entry.token, soon=True)
 
     def _start_clocks(self, view: WorkerView, old: WorkerView | None) -> None:
@@ -303,7 +304,7 @@ class Mailboxes:
         """Forget what was wished for shards that are led here no more: their next leader wishes for itself."""
         for key in [key for key, authority in box.authorities.items() if not self._world.shards.leads(authority)]:
             del box.authorities[key]
-            for wishes in (box.puts, box.removals):
+            for wishes in (box.puts, box.removals, box.pressed):
                 wishes.pop(key, None)
         for key in [key for key in box.authorities if key not in box.puts and key not in box.removals]:
             del box.authorities[key]
@@ -341,17 +342,12 @@ class Mailboxes:
             box.removals.clear()
             self._on_slots(worker)
             return Next.REST
-        taken = {key: token_of(record.leases[key]) for key in box.pressed & record.leases.keys() - plan.leases.keys()}
         intent = WriteMailbox(view.record, plan.leases, interval_s, plan.critical, mark)
         written = await self._world.executor.execute(intent)
         match written.answer:
             case Answer.DONE:
                 assert written.object is not None
                 self._workers.upsert(written.object)
-                for key, token in taken.items():
-                    box.pressed.discard(key)
-                    box.withdrawn[key] = token
-                    self._on_entry(key)
                 return Next.AGAIN if box.puts else Next.REST
             case Answer.CONFLICT | Answer.GONE:
                 return Next.AGAIN if await self._world.refresh_worker(worker) else Next.RETRY
@@ -364,6 +360,18 @@ class Mailboxes:
 
 def _spare_answered(box: Mailbox, record: WorkerRecord) -> None:
     """Who answers a request to stop, however late, is heard: the entry goes when the run has folded the answer."""
-    for key in [key for key in box.pressed & record.leases.keys() if answered(key, record.leases[key], record.results)]:
-        box.pressed.discard(key)
+    held = box.pressed.keys() & record.leases.keys()
+    for key in [key for key in held if answered(key, record.leases[key], record.results)]:
+        del box.pressed[key]
         box.removals.pop(key, None)
+
+
+def _note_withdrawn(box: Mailbox, record: WorkerRecord) -> None:
+    """What was to be taken away unanswered has gone. Told by what is stored, and not by the answer to the write that
+    took it, which may have been lost."""
+    for key, token in list(box.pressed.items()):
+        stored = record.leases.get(key)
+        if stored is None or token_of(stored) > token:
+            del box.pressed[key]
+        if stored is None:
+            box.withdrawn[key] = token

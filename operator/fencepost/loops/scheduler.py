@@ -19,6 +19,7 @@ from fencepost.base.clock import Clock
 from fencepost.base.metrics import Metrics
 from fencepost.core.names import DagKey, MailboxKey, RunKey, parse_mailbox_key
 from fencepost.core.placement import PoolSpec
+from fencepost.core.plan_workers import token_of
 from fencepost.core.turns import NOBODY, Backlog, Rivals
 from fencepost.kube.errors import ApiError
 from fencepost.kube.protocol import Api, Obj
@@ -320,6 +321,14 @@ class Scheduler:
         if run is not None and self.world.shards.authority(run.shard) is not None:
             self._runs.touch(parsed.run)
 
+    def _touch_missed(self, view: WorkerView, old: WorkerView | None) -> None:
+        """Entries that have gone though their leases are on record: nothing else tells their runs, now or when the
+        worker is lost."""
+        before = old.worker.leases if old is not None else {}
+        for key in before.keys() - view.worker.leases.keys():
+            if self._keeper.is_recorded(view.name, key, token_of(before[key])):
+                self._touch_entry(key)
+
     def _touch_all_dags(self) -> None:
         for dag in list(self.world.dags.all()):
             if self.world.shards.authority(dag.shard) is not None:
@@ -370,6 +379,7 @@ class Scheduler:
         self._keeper.worker_changed(view, old)
         self._reserves.worker_changed(view, old)
         self._slots_changed(view.name)
+        self._touch_missed(view, old)
         before = old.worker.results if old is not None else {}
         fenced_now = view.worker.fenced and not (old is not None and old.worker.fenced)
         for key in view.worker.leases if fenced_now else view.worker.results:

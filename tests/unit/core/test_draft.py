@@ -74,11 +74,6 @@ def test_a_job_that_is_leased_cannot_be_leased_again() -> None:
     assert draft.freeze() == STATE
 
 
-def test_a_job_that_waits_is_past_being_skipped() -> None:
-    with pytest.raises(IllegalMoveError, match="from Queued to Skipped"):
-        Draft(STATE).end_unleased(LOAD, JobPhase.SKIPPED)
-
-
 def test_what_was_thawed_stays_as_it_was() -> None:
     draft = Draft(STATE)
     before = (dict(STATE.leases), dict(STATE.waiting), dict(STATE.tasks))

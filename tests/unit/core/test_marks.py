@@ -6,6 +6,7 @@ from fencepost.core.draft import Draft
 from fencepost.core.intervals import IntervalSet
 from fencepost.core.marks import vain_marks
 from fencepost.core.phases import IllegalMoveError, JobPhase, RunPhase
+from fencepost.core.rules import Rule
 from fencepost.core.run_spec import Mark, Rerun, RerunFrom
 from fencepost.core.run_state import Outcome, RunState
 from tests.unit.support.builders import a_job, a_result, a_task
@@ -114,6 +115,47 @@ def test_a_job_marked_failed_skips_what_depends_on_it_and_says_who_did_it() -> N
     assert stage.phases(["load", "report"]) == [FAILED, JobPhase.SKIPPED]
     assert stage.state.phase is RunPhase.FAILED
     assert stage.state.message == "job load/0 failed: marked Failed by eve"
+
+
+@pytest.mark.parametrize("how", ["fails", "loses its worker"])
+def test_a_job_is_not_tried_again_once_what_it_depends_on_is_marked_failed(how: str) -> None:
+    """It runs at that moment, and may still end well."""
+    stage = RunStage(a_task("load"), a_task("report", "load", retries=3), a_task("alarm", "load", rule=Rule.ANY_FAILED))
+    stage.plan_all()
+    stage.says("load")
+    stage.plan_all()
+    stage.mark("load", FAILED)
+    stage.plan_all()
+    assert stage.phases(["load", "report", "alarm"]) == [FAILED, JobPhase.RUNNING, JobPhase.RUNNING]
+
+    if how == "fails":
+        stage.says("report", Outcome.FAILED, 1)
+    else:
+        stage.says("report", Outcome.STOPPED)
+    stage.plan()
+
+    assert stage.phase("report") is JobPhase.SKIPPED
+    assert not stage.state.waiting
+    stage.says("alarm")
+    stage.plan()
+    assert stage.state.phase is RunPhase.FAILED
+
+
+def test_a_fan_out_over_a_list_keeps_its_number_of_jobs_while_one_runs_whatever_is_marked_above_it() -> None:
+    stage = RunStage(a_task("load"), a_task("each", "load", items_from="load"), a_task("report", "each"))
+    stage.plan_all()
+    stage.puts_out("load", '["a","b","c"]')
+    stage.plan(("each", "w1"))
+    stage.mark("load", FAILED)
+    stage.plan()
+    assert stage.phases(["each/0", "each/1", "each/2"]) == [JobPhase.RUNNING, JobPhase.SKIPPED, JobPhase.SKIPPED]
+
+    stage.mark("load", SUCCEEDED)
+    stage.plan()
+
+    assert stage.phases(["each/0", "each/1", "each/2"]) == [JobPhase.RUNNING, JobPhase.PENDING, JobPhase.PENDING]
+    assert stage.state.tasks["each"].size == 3
+    assert stage.state.total == 5
 
 
 def test_a_whole_task_is_marked_but_for_the_job_that_has_a_mark_of_its_own() -> None:

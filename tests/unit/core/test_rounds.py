@@ -7,6 +7,7 @@ import pytest
 from fencepost.core.intervals import IntervalSet
 from fencepost.core.phases import IllegalMoveError, JobPhase, RunPhase
 from fencepost.core.rounds import begin_round, round_due, tasks_below
+from fencepost.core.rules import Rule
 from fencepost.core.run_spec import Rerun, RerunFrom, RunSpec
 from fencepost.core.run_state import Outcome, RunState
 from tests.unit.support.builders import a_graph, a_task
@@ -195,3 +196,32 @@ def test_a_job_run_again_by_itself_is_not_started_where_the_condition_of_its_tas
     assert list(map(str, plan.failed)) == ["load/1"]
     assert stage.state.phase is RunPhase.FAILED
     assert stage.state.lease_counter == 0
+
+
+@pytest.mark.parametrize("kept", [CANCELLED, SUCCEEDED])
+def test_a_condition_is_asked_anew_in_a_round_unless_a_job_of_its_task_keeps_its_success(kept: JobPhase) -> None:
+    load = a_task(
+        "load", "check", count=2, fail_fast=kept is CANCELLED, rule=Rule.ALL_DONE, when="tasks.check.failed == 0"
+    )
+    stage = RunStage(a_task("check"), load)
+    stage.plan_all()
+    stage.says("check")
+    stage.plan(("load", "w1"))
+    if kept is SUCCEEDED:
+        stage.says("load/0")
+        stage.plan_all()
+        stage.says("load/1", Outcome.FAILED, 1)
+    else:
+        stage.says("load/0", Outcome.FAILED, 1)
+    stage.plan()
+    assert stage.state.phase is RunPhase.FAILED
+    again, other = ("load/1", "load/0") if kept is SUCCEEDED else ("load/0", "load/1")
+
+    stage.run_again(jobs())
+    stage.mark("check", FAILED)
+    stage.plan()
+    stage.run_again(jobs(load=[int(again[-1])]))
+    stage.plan_all()
+
+    assert stage.phase(other) is kept
+    assert stage.phase(again) is (JobPhase.RUNNING if kept is SUCCEEDED else SKIPPED)

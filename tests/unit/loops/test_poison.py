@@ -188,6 +188,22 @@ def test_a_garbled_result_counts_as_a_failure_of_the_job() -> None:
     play(story, lawful=False)
 
 
+def test_an_entry_that_somebody_takes_out_of_a_mailbox_is_put_there_again() -> None:
+    """Its job is stopped by that, so that it starts again, under a higher token."""
+
+    async def story(stage: Stage) -> None:
+        _, worker = await running(stage)
+        record = stage.get(WORKERS, worker.full_name, SYSTEM)
+        record["spec"]["leases"] = {}
+        stage.put(WORKERS, record)
+        await stage.until(lambda: stage.finished("r1"), limit_s=10.0)
+        assert stage.run("r1").phase is RunPhase.SUCCEEDED
+        assert [int(job.launch.env["FENCEPOST_TOKEN"]) for job in worker.runner.jobs] == [1, 2]
+        await stage.until(lambda: not stage.mailbox(worker), limit_s=10.0)
+
+    play(story, lawful=False)
+
+
 async def answer(stage: Stage, worker: StageWorker, text: str) -> None:
     """The worker's status holds this as the result of its only entry."""
     [key] = stage.mailbox(worker)

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from fencepost.api.names import DAG_RUNS, DAGS, EVENTS
+from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase, RunPhase
 from fencepost.kube.errors import ConflictError, ConnectionLostError, InvalidError
 from fencepost.loops.history import AGE_MIN_S
 from fencepost.memory.faults import Fault, Request
+from fencepost.worker.runner import Launch
 from tests.unit.loops.processes import StageWorker
 from tests.unit.loops.stage import Stage, a_task, play, slot
 
@@ -313,5 +315,37 @@ def test_a_run_that_failed_before_it_was_taken_up_may_be_run_again_when_its_dag_
         await stage.pass_time(1.0)
         stage.edit(DAG_RUNS, "r1", round=1)
         await stage.until(lambda: stage.run("r1").phase is RunPhase.SUCCEEDED)
+
+    play(story)
+
+
+@pytest.mark.parametrize("how", ["another round of the list", "the list marked by hand"])
+def test_a_job_whose_item_is_no_longer_in_the_list_fails_and_says_so(how: str) -> None:
+    """It keeps its index, as its neighbour keeps its end; everything else goes on."""
+
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        worker = stage.worker()
+        lists = iter(('["a","b"]', '["a"]'))
+
+        def ends(launch: Launch) -> tuple[float, int, str]:
+            job = launch.source.job
+            return 1.0, int((job.task, job.index) == ("each", 1)), next(lists) if job.task == "list" else ""
+
+        worker.runner.on_start = ends
+        stage.dag("etl", a_task("list"), a_task("each", "list", rule="AllDone", forEach={"from": "list"}))
+        stage.manual_run("r1", "etl")
+        await stage.until(lambda: stage.finished("r1"))
+        if how == "another round of the list":
+            asked = {"rerun": {"round": 1, "from": "Jobs", "jobs": {"list": "*", "each": "1"}}}
+        else:
+            asked = {"overrides": {"list": {"phase": "Failed", "by": "admin", "round": 1}}}
+        stage.edit(DAG_RUNS, "r1", round=1, **asked)
+        await stage.until(lambda: stage.run("r1").round == 1 and stage.finished("r1"), limit_s=10.0)
+        run = stage.run("r1")
+        assert run.phase is RunPhase.FAILED
+        assert "Invalid" in run.failures[JobKey("each", 1)]
+        assert len(worker.runner.jobs) == 4 - (how == "the list marked by hand")
+        await stage.until(stage.quiet)
 
     play(story)

@@ -7,7 +7,7 @@ import pytest
 from fencepost.api.names import DAG_RUNS, DAGS, WORKERS
 from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase, RunPhase
-from fencepost.kube.errors import ConnectionLostError
+from fencepost.kube.errors import ConnectionLostError, ServerError
 from fencepost.loops.mailboxes import LIMIT_SLACK_S, STOP_SLACK_S
 from fencepost.memory.faults import Fault, Request
 from tests.unit.loops.processes import StageWorker
@@ -89,6 +89,21 @@ def test_a_worker_that_ignores_a_stop_has_the_entry_taken_away_after_the_grace_p
         stage.edit(DAG_RUNS, "r1", cancel=True)
         took_s = await stage.until(lambda: not stage.mailbox(worker))
         assert GRACE_S + STOP_SLACK_S <= took_s < GRACE_S + STOP_SLACK_S + 3.0
+        await stage.until(lambda: stage.finished("r1"), limit_s=1.0)
+        assert stage.run("r1").phase is RunPhase.CANCELLED
+        assert not stage.is_fenced(worker)
+
+    play(story)
+
+
+def test_an_entry_counts_as_taken_away_though_the_answer_to_that_write_was_lost() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        worker = await running(stage)
+        deaf(stage, worker)
+        stage.once("Ann", "update", WORKERS, Fault(error=ServerError("timed out"), carried_out=True), skip=1)
+        stage.edit(DAG_RUNS, "r1", cancel=True)
+        await stage.until(lambda: not stage.mailbox(worker), limit_s=GRACE_S + STOP_SLACK_S + 3.0)
         await stage.until(lambda: stage.finished("r1"), limit_s=1.0)
         assert stage.run("r1").phase is RunPhase.CANCELLED
         assert not stage.is_fenced(worker)
