@@ -18,6 +18,9 @@ from tests.unit.sim.scene import Scene
 
 TIME_LIMIT_CODE = 124
 LOSSES_DEFAULT = 5
+SETTLED_S = 60.0
+OVER_S = 8.0
+"""Until it is delivered, and its result is folded. A leader would stop it by itself, but not that soon."""
 BEING_STOPPED = ("Cancelling", "TimingOut", "Cancelled", "RunTimedOut")
 
 
@@ -154,4 +157,40 @@ class NothingIsCancelledForNothing(Definitions):
                 self.scene.coverage["cancelled as its task fails fast"] += 1
 
 
-ATTEMPT_CHECKERS = (TriedAsOftenAsItMay, NothingIsCancelledForNothing)
+class AttemptsKeepTheirLimit(Definitions):
+    """By what is written: the lease of an attempt goes soon after its limit, as its worker stops it then."""
+
+    promise = "in a well cluster an attempt is over soon after its limit and its grace"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._limited: dict[tuple[str, JobKey], tuple[Lease, float, float]] = {}
+        """By UID of the run: its leases, since when, and for how long at most."""
+
+    def changed(self, written: Written, run: Stored, definition: Mapping[str, Any]) -> Iterator[str]:
+        for job in written.before.run.leases if written.before is not None else ():
+            if job not in run.run.leases and self._limited.pop((run.uid, job), None) is not None:
+                self.scene.coverage["attempt with a limit is over"] += 1
+        tasks = tasks_of(definition) if written.new_leases else {}
+        for job, lease in written.new_leases.items():
+            if "timeout" in tasks.get(job.task, {}):
+                grace_s = parse_duration(definition["terminationGracePeriod"])
+                limit_s = parse_duration(tasks[job.task]["timeout"]) + grace_s + OVER_S
+                self._limited[run.uid, job] = lease, written.at_s, limit_s
+        yield from ()
+
+    def gone(self, run: Stored) -> Iterator[str]:
+        for place in [place for place in self._limited if place[0] == run.uid]:
+            del self._limited[place]
+        yield from ()
+
+    def look(self) -> Iterator[str]:
+        now_s, well_since_s = self.scene.loop.now_s, self.scene.plan.calm_from_s + SETTLED_S
+        if now_s < well_since_s:
+            return
+        for (uid, job), (lease, since_s, limit_s) in self._limited.items():
+            if now_s - max(since_s, well_since_s) > limit_s:
+                yield f"{job} of run {uid}, leased to {lease.worker} at {since_s:g} s, is not over at {now_s:g} s"
+
+
+ATTEMPT_CHECKERS = (TriedAsOftenAsItMay, NothingIsCancelledForNothing, AttemptsKeepTheirLimit)

@@ -254,7 +254,7 @@ class SlotsAreMadeUpFor(Checker):
 
 
 class RunsBeginInTurn(Checker):
-    """Exact, as the one leader of a DAG lets its runs begin."""
+    """Exact, as the one leader of a DAG lets its runs begin; but for what it cannot have heard of yet."""
 
     promise = "no more runs are under way than concurrency allows, and no more wait"
     kinds = (DAG_RUNS,)
@@ -281,9 +281,17 @@ class RunsBeginInTurn(Checker):
         if not begins or policy == "Allow" or (policy == "Forbid" and not again):
             return
         self.scene.coverage[f"begun under {policy}"] += 1
-        others = [other.name for other in active if policy == "Forbid" or begun(other)]
+        others = [
+            other.name for other in active if (self._heard_of(other, written) if policy == "Forbid" else begun(other))
+        ]
         if len(others) >= limit:
             yield f"run {run.name} begins beside {others}, {limit} may be under way"
+
+    def _heard_of(self, run: Stored, written: Written) -> bool:
+        """Whether its leader must know of it: runs by hand and replays are held back by nothing under Forbid."""
+        age_s = written.at_s + self.scene.loop.begins_s - parse_time(run.meta["creationTimestamp"])
+        patience_s = HEARD_S if self.scene.calm else HEARD_IN_TROUBLE_S
+        return run.spec.get("trigger") == "Schedule" or age_s > patience_s
 
     def _others(self, run: Stored) -> list[Stored]:
         return [

@@ -20,7 +20,12 @@ WANTED: tuple[str, ...] = (
     *(f"skipped under {rule}" for rule in RULES if rule != "AllDone"),
     *("skipped as its condition is false", "failed as nobody can say whether or how often it runs"),
     *("seen FENCEPOST_ITEM", "seen item", "seen params", "seen tasks", "cancelled as its task fails fast"),
-    *("attempt failed, another follows", "attempt failed, the last one", "reason EnoughSucceeded"),
+    *(
+        "attempt failed, another follows",
+        "attempt failed, the last one",
+        "attempt with a limit is over",
+        "reason EnoughSucceeded",
+    ),
     *("begun under Forbid", "begun under Queue", "begun under Replace", "reason Queued", "reason Replacing"),
     *("made in time", "made by catch-up None", "made by catch-up Latest", "made by catch-up All"),
     *("time moved by spread", "time left out by a change of clocks", "time that comes twice"),

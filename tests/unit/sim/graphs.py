@@ -9,6 +9,8 @@ from tests.unit.sim.scripts import LIST_LENGTH_MAX, job_command
 
 SECONDS_MAX: Final = 20.0
 LONG_S: Final = (40.0, 90.0)
+HANGS_S: Final = 500.0
+"""As good as for ever; only jobs with a limit do, and not many together."""
 RULES: Final = ("AllSucceeded", "AllDone", "AnySucceeded", "AnyFailed", "AllFailed", "NoneFailed")
 COUNTS: Final = (0, 2, 5, 12, 25)
 CODES: Final = (1, 3, 7)
@@ -24,6 +26,8 @@ def draw_tasks(rng: Random, work_s: float) -> list[dict[str, Any]]:
     weight = sum(_weight(task) for task in tasks)
     for task in tasks:
         seconds = min(SECONDS_MAX, max(0.1, rng.uniform(0.3, 1.0) * work_s / max(1, weight)))
+        if "timeout" in task and "forEach" not in task and rng.random() < 0.4:
+            seconds = HANGS_S
         task["command"] = job_command(
             round(seconds, 2),
             rng.choice((0.0, 0.0, 0.1, 0.3)),

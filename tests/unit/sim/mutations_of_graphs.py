@@ -11,6 +11,7 @@ from fencepost.core.definition import RetryPolicy
 from fencepost.core.outputs import output_text
 from fencepost.core.rules import Rule, TaskOutcome, Verdict, judge
 from fencepost.core.run_state import Result
+from fencepost.worker import job
 from tests.unit.sim.mutation import Mutation
 
 
@@ -71,6 +72,16 @@ def thresholds_do_not_count() -> AbstractContextManager[object]:
     return mock.patch.object(draft, "cannot_succeed", hasty)
 
 
+def limits_are_not_kept() -> AbstractContextManager[object]:
+    """A worker waits for its jobs for as long as they take."""
+    right = job._first_of
+
+    async def patient(*futures: Any, timeout_s: float | None = None) -> None:
+        await right(*futures)
+
+    return mock.patch.object(job, "_first_of", patient)
+
+
 GRAPH = "a graph is followed"
 ATTEMPTS = "a job that fails is tried again"
 
@@ -82,5 +93,6 @@ GRAPH_MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a job is given the wrong output", outputs_are_mixed_up, (GRAPH,)),
     Mutation("exit codes do not count", fail_on_is_forgotten, (ATTEMPTS,), (), 40),
     Mutation("there is one attempt too many", one_attempt_too_many, (ATTEMPTS,)),
+    Mutation("a worker keeps no limit", limits_are_not_kept, ("in a well cluster an attempt",)),
     Mutation("a threshold does not count for failFast", thresholds_do_not_count, ("a job is cancelled for a reason",)),
 )
