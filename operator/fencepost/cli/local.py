@@ -93,7 +93,7 @@ class LocalCluster:
             {
                 "apiVersion": API_VERSION,
                 "kind": WORKER_POOLS.kind,
-                "metadata": {"name": self._pool},
+                "metadata": {"name": self._pool, "resourceVersion": "1"},
                 "spec": {"maxSharePerDAG": "100%"},
             }
         )

@@ -81,6 +81,13 @@ class Letters:
         else:
             self._buried.pop(view.uid, None)
 
+    def owed(self, view: RunView, state: RunState) -> bool:
+        """Whether letters of a run's dying jobs are still to be written. They will be, and the run is told."""
+        owed = len(self.lettered(view.uid, state.dying)) < len(state.dying)
+        if owed:
+            self.stored(view, state)
+        return owed
+
     def note_attempts(self, view: RunView, reports: Sequence[Report], before: RunState, decision: Decision) -> None:
         """These results were folded into a run: what a letter may have to tell of them some day."""
         uid = view.uid

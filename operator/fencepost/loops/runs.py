@@ -160,6 +160,8 @@ class Runs:
         try:
             compiled = await self._definitions.of_run(key, view.dag, revision)
         except DefinitionMissingError as error:
+            if self._letters.owed(view, state):
+                return Next.REST  # until they are written: the record tells all that they say
             return await self._give_up(view, authority, state, "DefinitionMissing", str(error))
         except ApiError as error:
             log.warning("definition of run %s: %s", key, error, extra={"run": str(key)})
@@ -336,6 +338,7 @@ class Runs:
             finish_s=now_s,
             leases={},
             waiting={},
+            dying={},
             reason=reason,
             message=message,
         )

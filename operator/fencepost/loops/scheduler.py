@@ -3,8 +3,8 @@
 Events come in through the reflectors and through the answers to our own writes; both end in a cache, and the cache
 tells the loops. A loop never writes by itself: it touches the writer of the object concerned.
 
-The barrier stands between an acquired shard and its first plan: consistent lists of its runs and of all workers, begun
-after the acquisition.
+The barrier stands between an acquired shard and its first plan: consistent lists of its runs, of all workers and of
+the pools, begun after the acquisition.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from fencepost.loops.shards import Shards
 from fencepost.loops.world import World
 from fencepost.observe.dags import DagCache, DagView
 from fencepost.observe.letters import LetterCache, LetterView
-from fencepost.observe.reflector import ObjectName, Reflector, list_page_by_page
+from fencepost.observe.reflector import ObjectName, Reflector, list_page_by_page, version_of
 from fencepost.observe.runs import RunCache, RunView
 from fencepost.observe.workers import WorkerCache, WorkerView
 
@@ -82,6 +82,8 @@ class Scheduler:
         """Shard to epoch, of those that have not passed the barrier yet."""
         self._checked_s: float | None = None
         """When `_check` last had its turn; None until its first one, however long the caches take to fill."""
+        self._pool_versions: dict[str, int] = {}
+        """Of the pools that were ever told of: the version at which each was last."""
         self.filled = asyncio.Event()
         """Set once every cache has had its first list, and the pools are known."""
         self._news = asyncio.Event()
@@ -126,7 +128,7 @@ class Scheduler:
                 group.create_task(reflector.run())
             for reflector in self._reflectors:
                 await reflector.synced.wait()
-            await self._read_pools()
+            await self._know_pools()
             self.filled.set()
             group.create_task(self._dags.tick())
             group.create_task(self._audit.run())
@@ -167,7 +169,13 @@ class Scheduler:
         await self.world.writers.settle()
 
     def pool_changed(self, pool: Obj) -> None:
-        """A WorkerPool is there or has changed; one that cannot be read keeps its last good spec."""
+        """A WorkerPool is there or has changed; one that cannot be read keeps its last good spec. Lists and a watch
+        tell of it, which may overtake each other."""
+        name, version = pool["metadata"]["name"], version_of(pool)
+        known = self._pool_versions.get(name, 0)
+        if version < known or (version == known and self._desk.get(name) is None):
+            return  # it has changed since, or is gone
+        self._pool_versions[name] = version
         spec = read_pool(pool)
         self._pool_status.follow(pool)
         if isinstance(spec, PoolSpec):
@@ -176,7 +184,7 @@ class Scheduler:
                 self._touch_all_dags()
         else:
             self.world.metrics.set_aside("WorkerPool", str(spec[0]))
-            log.error("pool %s is set aside: %s", pool["metadata"]["name"], spec[0])
+            log.error("pool %s is set aside: %s", name, spec[0])
 
     def pool_gone(self, name: str) -> None:
         """A WorkerPool has been deleted."""
@@ -204,18 +212,19 @@ class Scheduler:
             ),
         ]
 
-    async def _read_pools(self) -> None:
+    async def _know_pools(self) -> None:
         """Know every pool before the first plan: a DAG whose pool is merely not known yet is not at fault."""
         while True:
             try:
-                pools = await self.world.api.list(wire.WORKER_POOLS)
+                return await self._read_pools()
             except ApiError as error:
                 log.warning("the pools cannot be read: %s; trying again", error)
                 await self.world.clock.sleep(BARRIER_RETRY_S)
-                continue
-            for pool in pools.items:
-                self.pool_changed(pool)
-            return
+
+    async def _read_pools(self) -> None:
+        pools = await self.world.api.list(wire.WORKER_POOLS)
+        for pool in pools.items:
+            self.pool_changed(pool)
 
     async def _pass_barriers(self) -> None:
         while True:
@@ -246,6 +255,7 @@ class Scheduler:
         await list_page_by_page(
             world.api, wire.WORKERS, world.workers, namespace=world.system_namespace, gone_if=lambda _: True
         )
+        await self._read_pools()
         passed = [shard for shard, epoch in batch.items() if self._acquired.get(shard) == epoch]
         for shard in passed:
             world.shards.open(shard, self._acquired.pop(shard), world.clock.steady_s())
@@ -278,10 +288,13 @@ class Scheduler:
         self._reserves.take_up()
 
     def _adopt(self, run: RunView) -> None:
-        """A run has become ours: what it holds counts for its DAG's share, before any run is planned."""
-        dag = self.world.dags.get(run.dag)
-        if run.state is not None and run.state.leases and dag is not None and dag.checked is not None:
-            self._desk.adopt(dag.checked.spec.definition.pool, run.dag, run.key, len(run.state.leases))
+        """A run has become ours: what it holds counts for its DAG's share, before any run is planned. Of which pool,
+        its workers tell: its DAG may be gone, or name another one by now."""
+        leases = run.state.leases if run.state is not None else {}
+        workers = (self.world.workers.get(lease.worker) for lease in leases.values())
+        worker = next((view for view in workers if view is not None), None)
+        if worker is not None:
+            self._desk.adopt(worker.worker.pool, run.dag, run.key, len(leases))
 
     async def _check(self) -> None:
         while True:

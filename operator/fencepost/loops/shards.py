@@ -3,6 +3,9 @@
 Leading is not enough. After an acquisition the caches may lag behind what the leader before has stored, so a shard is
 planned only once consistent lists, begun after the acquisition, are in the caches.
 
+And leading goes on for a while when a shard is given up, for the requests that are under way. Whatever has not been
+sent by then was planned, or will be, by a memory that has been forgotten: it is not sent.
+
 A trust window can close and open again under the same epoch, as when the API server is away for some seconds. Whoever
 asks meanwhile is told no and lets go of what it had in mind. So it is noted for which shards that has happened: when
 they are trusted again, all that they own is to be looked at anew, as after a barrier.
@@ -47,9 +50,12 @@ class Shards:
         return authority if authority is not None and self.leads(authority) else None
 
     def leads(self, authority: Authority) -> bool:
-        """Whether a write may still be sent under this authority."""
+        """Whether a write may still be sent under this authority: not before the barrier, nor once the shard is given
+        up, as what its runs hold and how many are under way is counted in between."""
+        if self._ready.get(authority.shard) != authority:
+            return False
         leads = self._holds(authority.shard) == authority.epoch
-        if not leads and self._ready.get(authority.shard) == authority:
+        if not leads:
             self._refused.add(authority.shard)
         return leads
 

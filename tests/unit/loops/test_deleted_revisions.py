@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, DAGS
+from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, DAGS, DEAD_LETTERS
 from fencepost.core.names import JobKey
 from fencepost.core.phases import RunPhase
 from fencepost.kube.errors import OverloadedError
@@ -51,5 +51,26 @@ def test_where_the_dag_has_another_content_by_now_the_job_fails_and_says_why() -
         failure = stage.run("r1").failures[JobKey("second", 0)]
         assert failure.startswith("Missing")
         assert f"ControllerRevision {NAMESPACE}/{revision} does not exist" in failure
+
+    play(story)
+
+
+def test_a_new_leader_who_cannot_have_the_definition_writes_the_letter_of_a_job_that_died_before() -> None:
+    async def story(stage: Stage) -> None:
+        revision = await half_way(stage)
+        stage.edit(DAGS, "etl", tasks=[a_task("other")])
+        ben = stage.replica("Ben")
+        stage.once("Ann", "create", DEAD_LETTERS, Fault(error=OverloadedError("later"), carried_out=False))
+        stage.worker("w2")
+        await stage.until(lambda: bool(stage.run("r1").dying), limit_s=15.0)
+        stage.replicas["Ann"].kill()
+        stage.lead(ben)
+        await stage.until(lambda: stage.finished("r1"), limit_s=15.0)
+        assert stage.run("r1").reason == "DefinitionMissing"
+        assert not stage.run("r1").dying
+        (letter,) = stage.all(DEAD_LETTERS)
+        job = letter["spec"]["job"]
+        assert (job["run"], job["task"]) == ("r1", "second")
+        assert f"ControllerRevision {NAMESPACE}/{revision} does not exist" in job["message"]
 
     play(story)

@@ -8,7 +8,7 @@ from fencepost.core.phases import RunPhase
 from fencepost.kube.errors import ConnectionLostError
 from fencepost.memory.faults import Fault
 from tests.unit.loops.processes import Replica
-from tests.unit.loops.stage import NAMESPACE, Stage, a_task, play, slot
+from tests.unit.loops.stage import NAMESPACE, Stage, a_task, an_object, play, slot
 
 ONLY = JobKey("only", 0)
 
@@ -209,9 +209,11 @@ def test_a_pool_that_is_deleted_and_made_again_counts_what_still_runs() -> None:
         await stage.pass_time(1.0)
         stage.manual_run("r1", "etl")
         await stage.until(lambda: len(stage.started) == 4)
+        pool = stage.get(WORKER_POOLS, "default")
+        await stage.admin.delete(WORKER_POOLS, None, "default")
         ann.scheduler.pool_gone("default")
         await stage.pass_time(2.0)
-        ann.scheduler.pool_changed(stage.get(WORKER_POOLS, "default"))
+        ann.scheduler.pool_changed(stage.put(WORKER_POOLS, an_object(WORKER_POOLS, "default", spec=pool["spec"])))
         await stage.pass_time(5.0)
         assert len(stage.started) == 4
         for _ in range(2):

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from fencepost.api.codec import decode_run_status
 from fencepost.api.names import DAG_RUNS, DAGS, WORKER_POOLS
 from fencepost.kube.errors import ConnectionLostError, ServerError
 from fencepost.memory.faults import Fault, Request
-from tests.unit.loops.stage import NOON_S, Stage, a_task, play
+from tests.unit.loops.stage import NOON_S, Stage, a_task, an_object, play
 
 AWAY = Fault(error=ServerError("etcd is away"))
 LOST = Fault(error=ConnectionLostError("reset"), carried_out=True)
@@ -39,6 +41,91 @@ def test_a_new_leader_counts_what_every_run_holds_before_it_leases_more() -> Non
         stage.lead(stage.replica("Ben"))
         await stage.pass_time(10.0)
         assert held(stage) == 4
+
+    play(story)
+
+
+@pytest.mark.parametrize("by_now", ["the DAG is gone", "the DAG names another pool"])
+def test_a_new_leader_counts_what_a_run_holds_whatever_has_become_of_its_dag(by_now: str) -> None:
+    async def story(stage: Stage) -> None:
+        halve(stage)
+        stage.put(WORKER_POOLS, an_object(WORKER_POOLS, "other", spec={}))
+        ann = stage.leader("Ann")
+        stage.worker(slots=8, job_s=None)
+        stage.dag("etl", a_task("load", forEach={"count": 4}))
+        await stage.pass_time(1.0)
+        stage.manual_run("z", "etl")
+        await stage.pass_time(2.0)
+        stage.manual_run("a", "etl")
+        await stage.pass_time(2.0)
+        assert (len(stage.run("z").leases), len(stage.run("a").leases)) == (4, 0)
+        ann.kill()
+        if by_now == "the DAG is gone":
+            await stage.delete(DAGS, "etl", propagation="Orphan")
+        else:
+            stage.edit(DAGS, "etl", pool="other")
+        stage.lead(stage.replica("Ben"))
+        await stage.pass_time(10.0)
+        assert held(stage) == 4
+
+    play(story)
+
+
+def test_a_new_leader_goes_by_the_share_that_stands_in_its_pool_though_no_watch_has_told_it_yet() -> None:
+    async def story(stage: Stage) -> None:
+        ben = stage.replica("Ben")
+        stage.worker(slots=4, job_s=None)
+        await stage.pass_time(2.0)
+        old = stage.get(WORKER_POOLS, "default")
+        halve(stage)
+        stage.lead(ben)
+        await stage.pass_time(2.0)
+        ben.scheduler.pool_changed(old)  # the watch comes to it now
+        stage.dag("etl", a_task("load", forEach={"count": 4}))
+        stage.manual_run("r1", "etl")
+        await stage.pass_time(5.0)
+        assert held(stage) == 2
+
+    play(story)
+
+
+def test_a_pool_that_is_said_to_have_gone_is_not_brought_back_by_a_list_made_before() -> None:
+    async def story(stage: Stage) -> None:
+        ann = stage.leader()
+        stage.worker()
+        await stage.pass_time(2.0)
+        listed = stage.get(WORKER_POOLS, "default")
+        ann.scheduler.pool_gone("default")
+        ann.scheduler.pool_changed(listed)
+        stage.dag("etl")
+        stage.manual_run("r1", "etl")
+        await stage.pass_time(5.0)
+        assert held(stage) == 0
+        ann.scheduler.pool_changed(stage.edit(WORKER_POOLS, "default", maxSharePerDAG="50%"))
+        await stage.until(lambda: stage.finished("r1"))
+
+    play(story)
+
+
+def test_what_was_to_be_leased_when_the_shard_is_given_up_is_left_to_who_comes_and_counts() -> None:
+    async def story(stage: Stage) -> None:
+        halve(stage)
+        ann, ben = stage.leader("Ann"), stage.replica("Ben")
+        stage.worker(slots=8, job_s=None)
+        load, schedule = a_task("load", forEach={"count": 4}), {"cron": ["* * * * *"], "catchUp": {"policy": "All"}}
+        stage.dag("etl", load, schedule=schedule, concurrency={"policy": "Allow"})
+        await stage.at(50.0)
+        held_by_ann = dict(ann.held)
+        ann.held.clear()
+        await stage.at(185.0)
+        stage.once("Ann", "create", DAG_RUNS, Fault(answer_delay_s=1.0), skip=1)
+        ann.held.update(held_by_ann)
+        await stage.until(lambda: len(stage.all(DAG_RUNS)) == 2)
+        await ann.scheduler.released(0)
+        stage.lead(ben)
+        await stage.pass_time(10.0)
+        assert len(stage.all(DAG_RUNS)) == 3
+        assert (held(stage), await most_held(stage)) == (4, 4)
 
     play(story)
 
