@@ -113,8 +113,8 @@ class TriedAsOftenAsItMay(Definitions):
             if failed and worker is None and lease.losses < retries.get("lossLimit", LOSSES_DEFAULT):
                 yield f"{what} has lost its worker and is given up"
             return
-        if outcome not in ("Failed", "TimedOut"):
-            return
+        if outcome not in ("Failed", "TimedOut") or run.end_of(job) is JobPhase.SKIPPED:
+            return  # what is skipped is held against its rule (`check_graph`)
         again = may_be_tried_again(retries, lease.attempt, outcome, code)
         self.scene.coverage[f"attempt failed, {'another follows' if again else 'the last one'}"] += 1
         if again and failed:

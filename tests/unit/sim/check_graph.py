@@ -18,7 +18,7 @@ from tests.unit.sim.reading import FAIL, FAILED, RUN, SKIP, Reading
 from tests.unit.sim.scene import Scene
 from tests.unit.sim.scripts import Script, put_out
 
-STARTED = (JobPhase.SUCCEEDED, JobPhase.FAILED)
+NO_ITEM = "no item, as its list has none for it: it is not to start"
 
 
 class GraphIsKept(Definitions):
@@ -30,11 +30,14 @@ class GraphIsKept(Definitions):
         """By UID of a run: what was put out under the tokens whose results were accepted."""
         self._partial: set[str] = set()
         """UIDs of runs of which a part counted as done when they were made."""
+        self._begun: dict[str, set[str]] = {}
+        """By UID of a run: the tasks of which a job has been leased in this round, since it was last opened again."""
         self._seen: dict[tuple[str, int], Mapping[str, str]] = {}
         """By execution and token: what the job is to see, by reference."""
 
     def gone(self, run: Stored) -> Iterator[str]:
         self._outputs.pop(run.uid, None)
+        self._begun.pop(run.uid, None)
         yield from ()
 
     def changed(self, written: Written, run: Stored, definition: Mapping[str, Any]) -> Iterator[str]:
@@ -78,9 +81,12 @@ class GraphIsKept(Definitions):
 
     def _leased(self, written: Written, reading: Reading, params: Mapping[str, str]) -> Iterator[str]:
         run = reading.run
+        begun = self._account_begun(written, run)
         for name in {job.task for job in written.new_leases}:
             task = reading.tasks[name]
-            verdict = reading.by_rule(name) if self._begun(written.before, name) else reading.verdict(name)
+            is_asked = name not in begun and not kept(written, run, name, JobPhase.SUCCEEDED)
+            verdict = reading.verdict(name) if is_asked else reading.by_rule(name)
+            begun.add(name)
             self.scene.coverage[f"leased under {task.get('rule', 'AllSucceeded')}"] += 1
             if verdict != RUN:
                 ends = {parent: reading.outcome(parent) for parent in task.get("dependsOn") or ()}
@@ -89,36 +95,53 @@ class GraphIsKept(Definitions):
             if at_once > task.get("maxParallel", at_once):
                 yield f"{run.name} {name} has {at_once} leases, {task['maxParallel']} are allowed"
             if "forEach" in task and run.uid not in self._partial:
-                items = reading.items(name)
-                if items is not None and reading.size(name) != len(items):
-                    yield f"{run.name} {name} has {reading.size(name)} jobs for {len(items)} items"
+                yield from self._counted(written, reading, name)
         for job, lease in written.new_leases.items():
             key = (f"{run.uid}/{job.task}/{job.index}", lease.token)
             if run.uid not in self._partial and not run.spec.get("overrides"):
                 self._seen[key] = self._what_it_sees(reading, job, params)
 
+    def _account_begun(self, written: Written, run: Stored) -> set[str]:
+        """The tasks that had begun before this write, and whose condition need not be asked any more."""
+        begun, before = self._begun.setdefault(run.uid, set()), written.before
+        if before is None or before.run.round != run.run.round:
+            begun.clear()
+        for name in {job.task for job, (old, _) in written.ends.items() if old is not None}:
+            if not busy(written, name) and not kept(written, run, name, JobPhase.SUCCEEDED):
+                begun.discard(name)
+        return begun
+
+    def _counted(self, written: Written, reading: Reading, name: str) -> Iterator[str]:
+        """As many jobs as there are items, unless one that there was before has kept its end, or goes on."""
+        run, before = reading.run, written.before
+        size, items = reading.size(name), reading.items(name)
+        if before is not None and (busy(written, name) or any(kept(written, run, name, end) for end in JobPhase)):
+            recorded = before.run.tasks.get(name)
+            if recorded is not None and recorded.size not in (None, size):
+                yield f"{run.name} {name} has {size} jobs, it had {recorded.size}"
+        elif items is not None and size != len(items):
+            yield f"{run.name} {name} has {size} jobs for {len(items)} items"
+
     def _what_it_sees(self, reading: Reading, job: JobKey, params: Mapping[str, str]) -> Mapping[str, str]:
         task, script = reading.tasks[job.task], Script.of(reading.tasks[job.task]["command"])
         item = str(job.index)
         if "forEach" in task:
-            item = (reading.items(job.task) or [])[job.index]
+            items = reading.items(job.task) or []
+            item = items[job.index] if job.index < len(items) else NO_ITEM
         known = {"index": str(job.index), "item": item, **{f"params.{name}": text for name, text in params.items()}}
         known |= {f"tasks.{parent}.output": reading.output(parent) for parent in task.get("dependsOn") or ()}
         return {"FENCEPOST_ITEM": item} | {name: text for name, text in known.items() if script.value(name)}
-
-    def _begun(self, before: Stored | None, name: str) -> bool:
-        """Whether a job of the task had been leased in this round."""
-        if before is None or before.run.phase.finished:
-            return False
-        state = before.run.tasks.get(name)
-        busy = any(job.task == name for job in (*before.run.leases, *before.run.waiting))
-        return busy or (state is not None and any(state.count(phase) for phase in STARTED))
 
     def _ended(self, written: Written, reading: Reading) -> Iterator[str]:
         """Jobs that were skipped, or failed without a worker."""
         run, before = reading.run, written.before
         leased = before.run.leases if before is not None else {}
         fresh = {job: phase for job, (_, phase) in written.ends.items() if job not in leased}
+        tried = {**leased, **(before.run.waiting if before is not None else {})}
+        for name in {job.task for job, (_, now) in written.ends.items() if now is JobPhase.SKIPPED and job in tried}:
+            self.scene.coverage["skipped after an attempt"] += 1
+            if reading.by_rule(name) != SKIP:
+                yield f"{run.name} {name} is skipped after an attempt, and its rule is met"
         for name in {job.task for job, phase in fresh.items() if phase is JobPhase.SKIPPED}:
             self.scene.coverage[f"skipped under {reading.tasks[name].get('rule', 'AllSucceeded')}"] += 1
             if reading.verdict(name) == RUN:
@@ -150,6 +173,19 @@ class GraphIsKept(Definitions):
         failed = [name for name in reading.tasks if reading.outcome(name) == FAILED]
         if bool(failed) != (run.run.phase == "Failed"):
             yield f"{run.name} is {run.run.phase}, and these tasks have failed: {failed}"
+
+
+def kept(written: Written, run: Stored, name: str, phase: JobPhase) -> bool:
+    """Whether a job of the task had ended so before this write, or when its run was made, and stays so."""
+    state = run.run.tasks.get(name)
+    fresh = sum(job.task == name and now is phase for job, (_, now) in written.ends.items())
+    return state is not None and state.count(phase) > (fresh if written.before is not None else 0)
+
+
+def busy(written: Written, name: str) -> bool:
+    """Whether a job of the task had a lease before this write, or waited for another."""
+    before = written.before
+    return before is not None and any(job.task == name for job in (*before.run.leases, *before.run.waiting))
 
 
 UNFINISHED = ("RunTimedOut", "DefinitionMissing", "RecordGarbled", "NeverBegan", "UnknownParam")
