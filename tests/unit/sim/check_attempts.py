@@ -6,7 +6,7 @@ Held against `docs/attempts.md`, at every write, by what workers said of the lea
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, WORKERS, Kind
+from fencepost.api.names import CONTROLLER_REVISIONS, DAG_RUNS, Kind
 from fencepost.api.times import parse_duration
 from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase
@@ -97,7 +97,7 @@ class TriedAsOftenAsItMay(Definitions):
             yield from self._settled(run, job, lease, retries_of(task, definition))
 
     def _settled(self, run: Stored, job: JobKey, lease: Lease, retries: Mapping[str, Any]) -> Iterator[str]:
-        worker = self.scene.history.objects[WORKERS].get(lease.worker)
+        worker, gone = self.scene.history.worker(lease.worker), lease.worker in self.scene.history.left
         text = worker.results.get(run.key_of(job), "") if worker is not None else ""
         token, outcome, code, *_ = [*text.split(" "), "", "", ""]
         failed = run.end_of(job) is JobPhase.FAILED
@@ -107,12 +107,15 @@ class TriedAsOftenAsItMay(Definitions):
             following = waiting or leased
             assert following is not None
             attempt, losses = following.attempt, following.losses
+        losses_max = retries.get("lossLimit", LOSSES_DEFAULT)
         what = f"{run.name} {job}, attempt {lease.attempt}+{lease.losses},"
         if token != str(lease.token):
             # nobody has said how it ended: a worker was lost, or has not obeyed
-            if failed and worker is None and lease.losses < retries.get("lossLimit", LOSSES_DEFAULT):
+            if failed and gone and lease.losses < losses_max:
                 yield f"{what} has lost its worker and is given up"
             return
+        if gone and (losses > lease.losses or (failed and lease.losses >= losses_max)):
+            return  # it was deleted before anybody had read that
         if outcome not in ("Failed", "TimedOut") or run.end_of(job) is JobPhase.SKIPPED:
             return  # what is skipped is held against its rule (`check_graph`)
         again = may_be_tried_again(retries, lease.attempt, outcome, code)

@@ -7,7 +7,6 @@ whose result was accepted, as the checkers saw it accepted; the outputs that a r
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fencepost.api.names import WORKERS
 from fencepost.core.names import JobKey
 from fencepost.core.phases import JobPhase
 from fencepost.core.plan_workers import token_of
@@ -72,7 +71,7 @@ class GraphIsKept(Definitions):
             lease = before.run.leases.get(job) if before is not None else None
             if phase is not JobPhase.SUCCEEDED or lease is None or marked(run, job):
                 continue
-            worker = self.scene.history.objects[WORKERS].get(lease.worker)
+            worker = self.scene.history.worker(lease.worker)
             result = worker.results.get(run.key_of(job), "") if worker is not None else ""
             if token_of(result or "0") == lease.token and " Succeeded " in result[:40]:
                 puts = Script.of(tasks[job.task]["command"]).value("puts")

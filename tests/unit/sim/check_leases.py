@@ -57,7 +57,10 @@ class TokensGrow(Checker):
 
 
 class OneResultForEachJob(Checker):
-    """What becomes of each lease that a run records no longer, and that what has ended stays so."""
+    """What becomes of each lease that a run records no longer, and that what has ended stays so.
+
+    Where a person deletes a worker, its last results count for a leader that had read them, and are lost to others.
+    """
 
     promise = "one result is accepted for each job, that of the lease on record, and none is lost"
     kinds = (DAG_RUNS,)
@@ -79,7 +82,7 @@ class OneResultForEachJob(Checker):
                 yield f"{after.name} {job} has succeeded without a lease on record"
 
     def _lease_ended(self, run: Stored, job: JobKey, lease: Lease) -> Iterator[str]:
-        worker = self.scene.history.objects[WORKERS].get(lease.worker)
+        worker, left = self.scene.history.worker(lease.worker), self.scene.history.left.get(lease.worker)
         what = f"{run.name} {job}, leased to {lease.worker} under token {lease.token},"
         key, ended = run.key_of(job), run.end_of(job)
         text = worker.results.get(key) if worker is not None else None
@@ -88,7 +91,8 @@ class OneResultForEachJob(Checker):
             self.scene.coverage[f"folded {outcome}"] += 1
             if run.spec.get("overrides"):
                 return
-            if (ended is JobPhase.SUCCEEDED) != (outcome is Outcome.SUCCEEDED):
+            unread = ended is not JobPhase.SUCCEEDED and left is not None and left.uid in self.scene.deleted_by_people
+            if (ended is JobPhase.SUCCEEDED) != (outcome is Outcome.SUCCEEDED) and not unread:
                 yield f"{what} was answered with {outcome} and is {ended}"
             if ended is JobPhase.SUCCEEDED and not self._has_run(run, job, lease):
                 yield f"{what} succeeded, and no such job has ever ended well there"
@@ -96,7 +100,7 @@ class OneResultForEachJob(Checker):
         if ended is JobPhase.SUCCEEDED and not run.spec.get("overrides"):
             yield f"{what} succeeded, and its worker does not say so"
         entry = worker.entries.get(key) if worker is not None else None
-        if worker is None or worker.fenced:
+        if worker is None or worker.fenced or left is not None:
             self.scene.coverage["lease lost with its worker"] += 1
         elif entry is not None and token_of(entry) == lease.token:
             yield f"{what} was taken away while its entry stood there unanswered"

@@ -193,12 +193,18 @@ class History:
     def __init__(self, network: Network) -> None:
         self.objects: dict[Kind, dict[str, Stored]] = {kind: {} for kind in KINDS}
         """By name; there is one namespace for each kind here."""
+        self.left: dict[str, Stored] = {}
+        """Workers that have been deleted, by their names, which are never used again: as each was at last."""
         self.writes = 0
         self.listeners: list[Callable[[Written], None]] = []
         self._network = network
         engine = network.engine
         for kind in KINDS:
             engine.subscribe(ADMIN, kind, Tap(kind, self._see), str(engine.version))
+
+    def worker(self, name: str) -> Stored | None:
+        """As it is, or was when it was deleted: who has read it may go by that ever after."""
+        return self.objects[WORKERS].get(name) or self.left.get(name)
 
     def _see(self, kind: Kind, change: Change) -> None:
         objects, name = self.objects[kind], change.record.key.name
@@ -207,6 +213,8 @@ class History:
         after = None if change.after is None else Stored(change.after)
         if after is None:
             objects.pop(name, None)
+            if kind is WORKERS and before is not None:
+                self.left[name] = before
         else:
             objects[name] = after
         self.writes += 1
