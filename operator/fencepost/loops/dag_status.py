@@ -16,6 +16,7 @@ from fencepost.observe.runs import RunView
 
 TIMES_SHOWN = 3
 CHANGES_SHOWN = 2
+POOL_NOT_USABLE = "PoolNotUsable"
 PREVIEW_GOOD_S = 86_400.0
 """How long a preview without any change is believed."""
 MESSAGE_LENGTH_MAX = 4096
@@ -37,9 +38,7 @@ def dag_status(
     """The write that brings a DAG's status up to date; None when it is."""
     finished = [run for run in runs if run.state is not None and run.state.finish_s is not None]
     last = max(finished, key=lambda run: run.state.finish_s if run.state and run.state.finish_s else 0.0, default=None)
-    problem = view.problems[0] if view.problems else None
-    if problem is None and pool_problem:
-        problem = Problem("PoolNotUsable", "spec.pool", pool_problem, "")
+    problem = _problem(view, pool_problem)
     active = sum(not run.finished for run in runs)
     status: dict[str, Any] = {
         "observedGeneration": view.generation,
@@ -67,6 +66,20 @@ def dag_status(
     kept = {name: value for name, value in status.items() if value not in ("", None, [])}
     memory.stored_mark_s = stored_mark_s(view)
     return None if kept == view.status else WriteDagStatus(memory.authority, view.record, kept)
+
+
+def tells_of_pool(view: DagView, pool_problem: str) -> bool:
+    """Whether the stored condition says of the DAG's pool what is known of it now, which may have come or gone."""
+    stored, problem = _stored_ready(view), _problem(view, pool_problem)
+    told = stored.get("message") if stored.get("reason") == POOL_NOT_USABLE else ""
+    return told == (_told(problem) if problem is not None and problem.reason == POOL_NOT_USABLE else "")
+
+
+def _problem(view: DagView, pool_problem: str) -> Problem | None:
+    """What is wrong with the DAG first of all; its pool comes last."""
+    if view.problems:
+        return view.problems[0]
+    return Problem(POOL_NOT_USABLE, "spec.pool", pool_problem, "") if pool_problem else None
 
 
 def _state(view: DagView, memory: DagMemory, problem: Problem | None, active: int) -> str:
@@ -98,16 +111,25 @@ def _coming(schedule: Schedule, memory: DagMemory, now_s: float) -> dict[str, An
 def _ready(view: DagView, problem: Problem | None, now_s: float) -> dict[str, Any]:
     """The condition Ready; its transition time moves only when its status does."""
     status = "False" if problem else "True"
-    stored = view.status.get("conditions")
-    old = stored[0] if isinstance(stored, list) and stored and isinstance(stored[0], dict) else {}
+    old = _stored_ready(view)
     since = old.get("lastTransitionTime") if old.get("status") == status else None
     others = len(view.problems) - 1
-    message = "the DAG is valid" if problem is None else str(problem).rstrip("; ")
+    message = "the DAG is valid" if problem is None else _told(problem)
     return {
         "type": "Ready",
         "status": status,
         "reason": problem.reason if problem else "Valid",
-        "message": message[:MESSAGE_LENGTH_MAX] + (f" (and {others} more)" if others > 0 else ""),
+        "message": message + (f" (and {others} more)" if others > 0 else ""),
         "observedGeneration": view.generation,
         "lastTransitionTime": since or format_time(now_s),
     }
+
+
+def _stored_ready(view: DagView) -> dict[str, Any]:
+    """The condition Ready as it is stored; empty where there is none."""
+    stored = view.status.get("conditions")
+    return stored[0] if isinstance(stored, list) and stored and isinstance(stored[0], dict) else {}
+
+
+def _told(problem: Problem) -> str:
+    return str(problem).rstrip("; ")[:MESSAGE_LENGTH_MAX]

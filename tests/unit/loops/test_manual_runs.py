@@ -79,6 +79,27 @@ def test_a_run_of_an_invalid_dag_waits_until_it_is_put_right() -> None:
     play(story)
 
 
+def test_a_dag_without_a_schedule_tells_that_its_pool_has_gone_and_that_it_is_there_again() -> None:
+    async def story(stage: Stage) -> None:
+        ann = stage.leader()
+        stage.dag("etl", pool="big")
+        await stage.pass_time(5.0)
+        assert stage.get(DAGS, "etl")["status"]["state"] == "Invalid"
+        pool = stage.put(WORKER_POOLS, an_object(WORKER_POOLS, "big", spec={}))
+        ann.scheduler.pool_changed(pool)
+        await stage.until(lambda: stage.get(DAGS, "etl")["status"]["state"] == "Ready")
+        written = stage.writes("update", DAGS, "status")
+        ann.scheduler.pool_changed(stage.edit(WORKER_POOLS, "big", maxSharePerDAG="50%"))
+        await stage.pass_time(60.0)
+        assert stage.writes("update", DAGS, "status") == written, "an edit that changes nothing for it costs no write"
+        ann.scheduler.pool_gone("big")
+        await stage.until(lambda: stage.get(DAGS, "etl")["status"]["state"] == "Invalid")
+        [condition] = stage.get(DAGS, "etl")["status"]["conditions"]
+        assert condition["message"] == "spec.pool: there is no WorkerPool 'big'; create it or name another in spec.pool"
+
+    play(story)
+
+
 def test_a_run_waits_for_its_pool() -> None:
     async def story(stage: Stage) -> None:
         ann = stage.leader()
