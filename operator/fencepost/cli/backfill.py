@@ -98,6 +98,8 @@ class Backfill:
     """Names of its runs that have not ended."""
     ended: dict[str, RunPhase | None] = field(default_factory=dict)
     """Its runs that have ended, and how; None: deleted before anybody saw."""
+    waits: set[str] = field(default_factory=set)
+    """Why some of its runs have not begun, as far as it has been told."""
 
     def look(self, slots: list[int]) -> tuple[dict[int, SlotRun], int | None]:
         """The runs that exist under the names of these slots, and the latest slot that bears the label."""
@@ -147,7 +149,7 @@ class Backfill:
             runs = await insist(self.clock, lambda: self.cluster.list(DAG_RUNS, label))
             by_name = {run["metadata"]["name"]: run for run in runs}
             for name in sorted(self.open):
-                self._note(name, by_name.get(name))
+                self._note(name, by_name.get(name) or await self._elsewhere(name))
 
     def close(self) -> int:
         """Say how all of it has ended; the exit code."""
@@ -179,6 +181,10 @@ class Backfill:
             "spec": {"round": number, "rerun": rerun, "cancel": False},
         }
 
+    async def _elsewhere(self, name: str) -> Obj | None:
+        """A run that bears our label no longer: another backfill runs it again, or it is gone."""
+        return await insist(self.clock, lambda: self.cluster.find(DAG_RUNS, name))
+
     def _note(self, name: str, run: Obj | None) -> None:
         if run is None:
             print(f"{name}: deleted before it had been seen to end", flush=True)
@@ -186,6 +192,12 @@ class Backfill:
         elif is_finished(run) and not slot_run(run, self.name).round_due:
             print(summary(run), flush=True)
             self.ended[name] = phase_of(run)
+        elif phase_of(run) is RunPhase.PENDING and (why := run.get("status", {}).get("reason")) not in (
+            None,
+            *self.waits,
+        ):
+            print(summary(run), flush=True)
+            self.waits.add(why)
         if name in self.ended:
             self.open.discard(name)
 

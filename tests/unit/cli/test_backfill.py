@@ -278,3 +278,43 @@ def test_a_create_whose_answer_was_lost_is_made_again_and_found() -> None:
         assert [name for name in names(stage) if name in SLOTS] == SLOTS
 
     play(story)
+
+
+def test_a_backfill_whose_run_another_one_takes_over_sees_it_to_its_end(capsys: Captured) -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        worker = stage.worker(job_s=30.0)
+        quarter_dag(stage)
+        stage.spawn(finished_and_taken_over(stage))
+        assert await Desk(stage).types("backfill", "etl", *RANGE[:2], "--to", RANGE[1]) == 0
+        out = capsys.readouterr().out
+        assert f"{SLOTS[0]}: Succeeded" in out
+        assert "deleted" not in out
+        assert [job.launch.env["FENCEPOST_SCHEDULED_TIME"] for job in worker.runner.jobs][:2] == [RANGE[1]] * 2
+
+    async def finished_and_taken_over(stage: Stage) -> None:
+        """Another backfill asks for another round, in the moment between the end of a run and the next look at it."""
+        await stage.until(lambda: SLOTS[0] in names(stage) and stage.run(SLOTS[0]).phase.finished)
+        run = stage.get(DAG_RUNS, SLOTS[0])
+        run["metadata"]["labels"][BACKFILL_LABEL] = "other"
+        run["spec"] |= {"round": 1, "rerun": {"round": 1, "from": "All"}}
+        stage.put(DAG_RUNS, run)
+
+    play(story)
+
+
+def test_a_backfill_tells_once_why_its_runs_do_not_begin(capsys: Captured) -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader()
+        stage.worker(job_s=10.0)
+        quarter_dag(stage)
+        first = asyncio.create_task(Desk(stage).types("backfill", "etl", *RANGE, "--max-parallel", "2"))
+        await stage.until(lambda: SLOTS[0] in names(stage))
+        await stage.delete(DAGS, "etl")
+        await stage.pass_time(60.0)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        out = capsys.readouterr().out
+        assert out.count("DAGNotFound: there is no DAG") == 1
+
+    play(story)
