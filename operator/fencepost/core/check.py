@@ -53,6 +53,7 @@ def check_dag(spec: DagSpec, zone_of: ZoneOf) -> CheckedDag | list[Problem]:
         fact = "the schedule never ends" if asked.crons else "without a schedule the DAG is never finished"
         remedy = "give schedule.notAfter, use schedule.at alone, or remove it"
         problems.append(Problem("NeverFinished", "spec.ttlAfterFinished", fact, remedy))
+    problems += _nul_problems(spec.definition)
     problems += _reference_problems(spec.definition, graph if isinstance(graph, Graph) else None)
     problems += _size_problems(spec.definition, graph.outputs_kept if isinstance(graph, Graph) else {})
     if problems or isinstance(graph, list) or zone is None:
@@ -74,6 +75,16 @@ def _size_problems(definition: Definition, outputs_kept: Mapping[str, int]) -> l
             "split the DAG, shorten the names of its tasks, or refer to fewer outputs",
         )
     ]
+
+
+def _nul_problems(definition: Definition) -> Iterator[Problem]:
+    """Texts that no process can be started with: the operating system takes a NUL for their end."""
+    texts = [(f"spec.params[{name}]", text) for name, text in definition.params]
+    for place, task in enumerate(definition.tasks):
+        texts += [(f"spec.tasks[{place}].{path}", text) for path, text in _texts(task)]
+    for path, text in texts:
+        if "\0" in text:
+            yield Problem("NulCharacter", path, "no process can be given a NUL character", "remove it")
 
 
 def _reference_problems(definition: Definition, graph: Graph | None) -> list[Problem]:

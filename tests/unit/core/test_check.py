@@ -182,3 +182,12 @@ def test_only_a_dag_whose_schedule_ends_can_go_when_it_is_finished(schedule: Sch
     ]
     for ending in (ScheduleSpec(at=(1,)), ScheduleSpec(("0 3 * * *",), not_after_s=1)):
         assert checked(replace(a_spec(), schedule=ending, ttl_s=60.0)).schedule.ends
+
+
+def test_a_text_that_no_process_could_be_given_is_refused() -> None:
+    task = replace(a_task("a"), command=("sh", "-c", "echo \0"), env=(("HOME", "/\0"),))
+
+    assert problems(a_spec(task, params={"day": "\0", "night": "x"})) == [
+        f"NulCharacter: {path}: no process can be given a NUL character; remove it"
+        for path in ("spec.params[day]", "spec.tasks[0].command[2]", "spec.tasks[0].env[0].value")
+    ]
