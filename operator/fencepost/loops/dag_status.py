@@ -17,6 +17,7 @@ from fencepost.observe.runs import RunView
 TIMES_SHOWN = 3
 CHANGES_SHOWN = 2
 POOL_NOT_USABLE = "PoolNotUsable"
+VALID = "Valid"
 PREVIEW_GOOD_S = 86_400.0
 """How long a preview without any change is believed."""
 MESSAGE_LENGTH_MAX = 4096
@@ -68,11 +69,13 @@ def dag_status(
     return None if kept == view.status else WriteDagStatus(memory.authority, view.record, kept)
 
 
-def tells_of_pool(view: DagView, pool_problem: str) -> bool:
-    """Whether the stored condition says of the DAG's pool what is known of it now, which may have come or gone."""
+def condition_holds(view: DagView, pool_problem: str) -> bool:
+    """Whether the stored condition is still right though the spec is the same: its pool may have come or gone, and an
+    older version may have found less wrong with it."""
     stored, problem = _stored_ready(view), _problem(view, pool_problem)
-    told = stored.get("message") if stored.get("reason") == POOL_NOT_USABLE else ""
-    return told == (_told(problem) if problem is not None and problem.reason == POOL_NOT_USABLE else "")
+    if stored.get("reason") != (problem.reason if problem else VALID):
+        return False
+    return problem is None or problem.reason != POOL_NOT_USABLE or stored.get("message") == _told(problem)
 
 
 def _problem(view: DagView, pool_problem: str) -> Problem | None:
@@ -118,7 +121,7 @@ def _ready(view: DagView, problem: Problem | None, now_s: float) -> dict[str, An
     return {
         "type": "Ready",
         "status": status,
-        "reason": problem.reason if problem else "Valid",
+        "reason": problem.reason if problem else VALID,
         "message": message + (f" (and {others} more)" if others > 0 else ""),
         "observedGeneration": view.generation,
         "lastTransitionTime": since or format_time(now_s),

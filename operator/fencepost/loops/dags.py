@@ -23,7 +23,7 @@ from fencepost.loops.beginning import pool_problem
 from fencepost.loops.clock_check import LOOK_AGAIN_S
 from fencepost.loops.dag_memories import DagMemories
 from fencepost.loops.dag_memory import DagMemory, has_lost_its_next, stored_mark_s, stored_next_s, why_missed
-from fencepost.loops.dag_status import dag_status, tells_of_pool
+from fencepost.loops.dag_status import condition_holds, dag_status
 from fencepost.loops.definitions import Definitions
 from fencepost.loops.due_queue import DueQueue
 from fencepost.loops.firing import Firing
@@ -218,7 +218,7 @@ class Dags:
         elif view.status.get("active", 0) != self._world.runs.active_count(key):
             self.touch_status(key, idle_s=FIRED_DELAY_S)
         pool_problem = self._pool_problem(view) if view.checked is not None else ""
-        if not tells_of_pool(view, pool_problem):
+        if not condition_holds(view, pool_problem):
             self.touch_status(key)
         if view.checked is None or view.deleting or view.checked.spec.suspend or pool_problem:
             memory.over = False

@@ -8,7 +8,7 @@ from fencepost.api.times import format_time
 from fencepost.memory.faults import Fault
 from fencepost.memory.identity import ADMIN
 from fencepost.observe import dags as observe_dags
-from tests.unit.loops.stage import NOON_S, Stage, play, slot
+from tests.unit.loops.stage import NOON_S, Stage, a_task, play, slot
 
 
 def _reads() -> int:
@@ -51,6 +51,24 @@ def test_a_stored_next_slot_that_is_out_of_date_is_found_out_before_long() -> No
         await stage.at(310.0)
         assert await stage.slots_fired("etl") == {5: 1}
         assert stage.get(DAGS, "etl")["status"]["nextScheduledTime"] == format_time(NOON_S + 600)
+
+    play(story)
+
+
+def test_a_dag_that_an_older_version_found_valid_and_this_one_does_not_is_said_to_be_invalid_before_long() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader("Ann")
+        stage.dag("etl", a_task("a", command=["echo", "\0"]))
+        await stage.at(10.0)
+        stage.cut_off("Ann")
+        dag = stage.get(DAGS, "etl")
+        dag["status"]["state"] = "Ready"
+        dag["status"]["conditions"][0] |= {"status": "True", "reason": "Valid", "message": "the DAG is valid"}
+        stage.server.engine.replace(ADMIN, DAGS, orjson.dumps(dag), "status")
+        stage.leader("Ben")
+        await stage.at(30.0)
+        status = stage.get(DAGS, "etl")["status"]
+        assert (status["state"], status["conditions"][0]["reason"]) == ("Invalid", "NulCharacter")
 
     play(story)
 
