@@ -50,9 +50,10 @@ test-unit: install ## Unit tests; the core must be covered in every branch
 	$(BIN)/coverage report --fail-under=100
 	$(BIN)/python -m pytest tests/unit --ignore=tests/unit/core
 
-sim: install ## Break it if you can: whole clusters under faults from seeds. SEEDS=100 FIRST=0, or SEED=7 [STEPS=3,17]; SIZE=small,middle,large,long
+sim: install ## Break it if you can: whole clusters under faults from seeds. SEEDS=100 FIRST=0, or SEED=7 [STEPS=3,17]; SIZE=small,middle,large,long; or MUTATIONS=1
 	@$(BIN)/python -m tests.unit.sim $(if $(SEEDS),--seeds=$(SEEDS)) $(if $(FIRST),--first=$(FIRST)) \
-	  $(if $(SEED),--seed=$(SEED)) $(if $(STEPS),--steps=$(STEPS)) $(if $(SIZE),--size=$(SIZE))
+	  $(if $(SEED),--seed=$(SEED)) $(if $(STEPS),--steps=$(STEPS)) $(if $(SIZE),--size=$(SIZE)) \
+	  $(if $(MUTATIONS),--mutations)
 
 test-e2e: cluster-build ## Tests against a real kube-apiserver, started and ended by the tests
 	$(BIN)/python -m pytest tests/e2e --timeout=300

@@ -1,4 +1,4 @@
-"""The command behind `make sim`: many seeds on all cores, or one with its story."""
+"""The command behind `make sim`: many seeds on all cores, or one with its story; or the faults put into the product."""
 
 import argparse
 import gc
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tests.unit.sim.coverage import coverage_table, untried
+from tests.unit.sim.mutations import MUTATIONS
 from tests.unit.sim.plan import SIZES, Plan, draw_plan
 from tests.unit.sim.shrink import numbers_of, shrink
 from tests.unit.sim.simulate import simulate
@@ -44,7 +45,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--steps", default="", help="of that seed's plan these alone, such as 3,17; - for none")
     parser.add_argument("--size", default="", choices=("", *SIZES), help="instead of the drawn one")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--mutations", action="store_true", help="put each fault into the product, and see it found")
     args = parser.parse_args(arguments)
+    if args.mutations:
+        return _mutations(args.jobs)
     if args.seed is not None:
         return _one(args.seed, args.size, args.steps)
     return _many(range(args.first, args.first + args.seeds), args.size, args.jobs)
@@ -87,6 +91,29 @@ def _many(seeds: Iterable[int], size: str, jobs: int) -> int:
     print(f"{jobs} processes: {pace}")
     print(f"{count} schedules, {len(failed)} violations")
     return int(bool(failed))
+
+
+def _mutations(jobs: int) -> int:
+    """A line for each: the seed that finds it, or that none of those does in which it must be found."""
+    missed = 0
+    with multiprocessing.get_context("fork").Pool(jobs, gc.disable, maxtasksperchild=1) as pool:
+        for name, seed in pool.imap_unordered(_find, range(len(MUTATIONS))):
+            missed += seed is None
+            print(f"not found: {name}" if seed is None else f"found by seed {seed}: {name}", flush=True)
+    print(f"{len(MUTATIONS)} faults, {missed} not found")
+    return int(bool(missed))
+
+
+def _find(number: int) -> tuple[str, int | None]:
+    """The name of a fault, and the seed that finds it."""
+    mutation = MUTATIONS[number]
+    for seed in range(mutation.seeds_max):
+        plan = draw_plan(seed, "small", focus=mutation.focus, clocks_change=mutation.clocks_change)
+        with mutation.apply():
+            violation = simulate(plan).violation
+        if violation is not None and violation.promise.startswith(mutation.promises):
+            return mutation.name, seed
+    return mutation.name, None
 
 
 def _pace(count: int, began_s: float, cpu_s: float) -> str:

@@ -21,7 +21,7 @@ def draw_tasks(rng: Random, work_s: float) -> list[dict[str, Any]]:
     """Tasks that take about so many seconds of slots in each run."""
     tasks: list[dict[str, Any]] = []
     puts: dict[str, str] = {}
-    for number in range(rng.choice((1, 1, 2, 3, 4, 6))):
+    for number in range(rng.choice((1, 2, 3, 4, 4, 6))):
         tasks.append(_task(rng, number, puts, tasks))
     weight = sum(_weight(task) for task in tasks)
     for task in tasks:
@@ -54,7 +54,7 @@ def _task(rng: Random, number: int, puts: dict[str, str], before: Sequence[dict[
     parents = [f"t{parent}" for parent in range(number) if rng.random() < 0.45]
     if parents:
         task["dependsOn"] = parents
-        if rng.random() < 0.4:
+        if rng.random() < 0.7:
             task["rule"] = rng.choice(RULES)
     if rng.random() < 0.25:
         words = [parent for parent in parents if puts[parent] == "word"]

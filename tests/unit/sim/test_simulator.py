@@ -12,21 +12,27 @@ from tests.unit.sim.plan import KINDS, WEIGHTS, draw_plan
 from tests.unit.sim.shrink import shrink
 
 ROOT = Path(__file__).parents[3]
-SEEDS = 60
+SEEDS = 300
 """In CI. `make sim SEEDS=10000` is for a night."""
 
 
-def sim(*arguments: str) -> str:
-    """The output of the command, which is run with whatever hash seed it chooses for itself."""
+def command_output(*arguments: str) -> str:
+    """Of the command, which is run with whatever hash seed it chooses for itself."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
     command = [sys.executable, "-m", "tests.unit.sim", *arguments]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5_000:]
     assert not done.stderr, "what is dropped with a dead machine is dropped without a word"
     return done.stdout
 
 
-@pytest.mark.timeout(600)
+def sim(*arguments: str) -> str:
+    """The output of a command in which nothing fails."""
+    output = command_output(*arguments)
+    assert output.endswith(" 0 violations\n"), output[-20_000:]
+    return output
+
+
+@pytest.mark.timeout(1800)
 def test_no_promise_is_broken_under_a_share_of_the_seeds() -> None:
     output = sim(f"--seeds={SEEDS}", "--size=small")
     assert output.endswith(f"{SEEDS} schedules, 0 violations\n")
