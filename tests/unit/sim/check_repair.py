@@ -153,6 +153,8 @@ class LettersAreWritten(Definitions):
         before = written.before
         dead = self._dead.setdefault(run.uid, set())
         fresh = [job for job, (_, phase) in written.ends.items() if phase is JobPhase.FAILED]
+        marked = {job for job, (_, phase) in written.ends.items() if phase is JobPhase.SUCCEEDED}
+        dead -= {(run.uid, job.task, job.index, run.run.round) for job in marked}  # a person has found it good
         known = before is not None or run.spec.get("trigger") == "Schedule"
         alone = known and not run.spec.get("overrides") and not stops(run, definition)
         if fresh and alone and self._has_room(run, fresh):
