@@ -294,6 +294,22 @@ def test_a_run_that_offers_nothing_holds_what_it_holds() -> None:
 # Why a run waits.
 
 
+def test_a_slot_is_wanted_while_a_job_waits_that_could_run() -> None:
+    pool = a_pool(4, share_max=0.5)
+    assert not pool.wanted
+
+    offer(pool, "etl-1", a_demand(count=3))
+    assert pool.wanted
+    assert granted(pool) == ["etl-1", "etl-1"]
+    assert not pool.wanted, "its DAG holds its share, and has to give something back first"
+
+    hold(pool, "etl-1", 1)
+    assert pool.wanted
+    assert granted(pool) == ["etl-1"]
+    hold(pool, "etl-1", 0)
+    assert not pool.wanted, "nothing waits any more"
+
+
 def test_a_run_is_told_why_its_jobs_wait_with_numbers() -> None:
     pool = a_pool(share_max=0.5)
     offer(pool, "etl-1", a_demand(count=3))
