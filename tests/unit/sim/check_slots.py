@@ -334,31 +334,48 @@ class SuspendedDagsRest(Checker):
 
 
 class HistoryIsKept(Checker):
+    """A run that a person has deleted counts as kept until the leader must have heard of it."""
+
     promise = "a run is deleted when as many later ones of its kind are kept, or its time is up"
     kinds = (DAG_RUNS,)
 
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._taken: dict[Stored, float] = {}
+        """Finished runs that somebody else has deleted, and when."""
+
     def see(self, written: Written) -> Iterator[str]:
         run = written.before
-        if written.after is not None or run is None or not written.sender.startswith("op"):
+        if written.after is not None or run is None or not run.run.phase.finished:
+            return
+        if not written.sender.startswith("op"):
+            self._taken[run] = written.at_s
             return
         dag = self.scene.history.objects[DAGS].get(run.spec["dag"])
-        if dag is None or dag.uid != run.spec.get("dagUID") or not run.run.phase.finished:
+        if dag is None or dag.uid != run.spec.get("dagUID"):
             return
         history: Mapping[str, Any] = dag.spec.get("history") or {}
         well = run.run.phase == "Succeeded"
         wanted = history.get("succeeded", 3) if well else history.get("failed", 10)
-        kept = sum(
-            other.run.phase.finished
-            and (other.run.phase == "Succeeded") == well
-            and other.spec["dag"] == run.spec["dag"]
-            and (other.spec.get("trigger") == "Backfill") == (run.spec.get("trigger") == "Backfill")
-            for other in self.scene.history.objects[DAG_RUNS].values()
-        )
+        kept = sum(_is_kept_like(run, other) for other in self.scene.history.objects[DAG_RUNS].values())
+        patience_s = HEARD_S if self.scene.calm else HEARD_IN_TROUBLE_S
+        unheard = [other for other, at_s in self._taken.items() if written.at_s - at_s <= patience_s]
         self.scene.coverage[
             "run deleted by time" if "ttl" in history and kept < wanted else "run deleted by count"
         ] += 1
+        kept += sum(_is_kept_like(run, other) for other in unheard)
         if kept < wanted and "ttl" not in history and run.uid not in self.scene.deleted_by_people:
             yield f"run {run.name} is deleted, and {kept} of its kind are kept: {wanted} are to be"
+
+
+def _is_kept_like(run: Stored, other: Stored) -> bool:
+    """Whether the other run has ended and counts among the same ones of its DAG."""
+    return (
+        other.run.phase.finished
+        and (other.run.phase == "Succeeded") == (run.run.phase == "Succeeded")
+        and other.spec["dag"] == run.spec["dag"]
+        and (other.spec.get("trigger") == "Backfill") == (run.spec.get("trigger") == "Backfill")
+    )
 
 
 SLOT_CHECKERS = (
