@@ -77,6 +77,8 @@ class DagMemories:
     def _recall(self, view: DagView, authority: Authority) -> DagMemory:
         """What is stored of a DAG's schedule, and what the leader before has not come to store."""
         memory = DagMemory.read(view, authority)
+        if not memory.schedule_hash and view.generation == 1:
+            memory.follow(view, self._world.clock.now_s())  # never edited: so the leader before has seen it, if one has
         # Runs are created oldest slot first: where one exists, every slot up to it has had its fate.
         runs = [(memory.slot_of(run), run) for run in self._world.runs.of_dag(view.key)]
         untold = sorted((slot_s, run.key.name, run.created_s) for slot_s, run in runs if slot_s > memory.stored_mark_s)

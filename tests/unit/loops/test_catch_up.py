@@ -7,6 +7,7 @@ import pytest
 
 from fencepost.api.names import DAG_RUNS, DAGS, EVENTS
 from fencepost.api.times import format_time
+from fencepost.kube.errors import OverloadedError
 from fencepost.memory.faults import Fault
 from fencepost.memory.identity import ADMIN
 from tests.unit.loops.stage import NOON_S, Stage, play, slot
@@ -323,5 +324,24 @@ def test_times_that_a_leader_let_pass_are_counted_though_it_dies_before_it_has_s
         await stage.pass_time(9.0)
         assert told(stage) == {"fired": 2, "missed": 2}
         assert await stage.slots_fired("etl") == {1: 1, 4: 1}
+
+    play(story)
+
+
+def test_times_before_a_new_dag_are_counted_though_the_leader_that_let_them_pass_had_stored_nothing_of_it() -> None:
+    async def story(stage: Stage) -> None:
+        stage.worker(job_s=0.1)
+        await stage.at(270.0)
+        ann, lost = stage.leader("Ann"), Fault(error=OverloadedError("later"))
+        told_by_ann = ("Ann", "update", DAGS)
+        stage.trouble(lambda name, request: lost if (name, request.verb, request.kind) == told_by_ann else None)
+        stage.dag("etl", schedule=schedule("Latest", notBefore=format_time(NOON_S + 120)))
+        await stage.until(lambda: stage.find(DAG_RUNS, slot(4)) is not None)
+        ann.kill()
+        assert not stage.get(DAGS, "etl").get("status")
+        stage.leader("Ben")
+        await stage.pass_time(12.0)
+        assert told(stage) == {"fired": 1, "missed": 2}
+        assert await stage.slots_fired("etl") == {4: 1}
 
     play(story)
