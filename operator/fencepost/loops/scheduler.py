@@ -41,7 +41,7 @@ from fencepost.loops.shards import Shards
 from fencepost.loops.world import World
 from fencepost.observe.dags import DagCache, DagView
 from fencepost.observe.letters import LetterCache, LetterView
-from fencepost.observe.reflector import ObjectName, Reflector, list_page_by_page, version_of
+from fencepost.observe.reflector import ObjectName, list_page_by_page, version_of
 from fencepost.observe.runs import RunCache, RunView
 from fencepost.observe.workers import WorkerCache, WorkerView
 
@@ -119,7 +119,7 @@ class Scheduler:
         self._pool_status = PoolStatus(self.world, self._desk)
         metrics.watch_queue(self._desk.sizes)
         metrics.watch_letters(self._letters.depth)
-        self._reflectors = self._make_reflectors()
+        self._reflectors = self.world.reflectors(self._keeper, self._keeper.contact)
 
     async def run(self) -> None:
         """Follow the API server and plan, until cancelled."""
@@ -191,26 +191,6 @@ class Scheduler:
         self._desk.drop(name)
         self._pool_status.forget(name)
         self._touch_all_dags()
-
-    def _make_reflectors(self) -> list[Reflector]:
-        world, namespace = self.world, self.world.system_namespace
-        contact = self._keeper.contact
-        worker_leases = f"{wire.ROLE_LABEL}=worker"
-        return [
-            Reflector(world.api, wire.DAGS, world.dags, world.clock, on_contact=contact),
-            Reflector(world.api, wire.DAG_RUNS, world.runs, world.clock, on_contact=contact),
-            Reflector(world.api, wire.DEAD_LETTERS, world.letters, world.clock, on_contact=contact),
-            Reflector(world.api, wire.WORKERS, world.workers, world.clock, namespace=namespace, on_contact=contact),
-            Reflector(
-                world.api,
-                wire.LEASES,
-                self._keeper,
-                world.clock,
-                namespace=namespace,
-                label_selector=worker_leases,
-                on_contact=contact,
-            ),
-        ]
 
     async def _know_pools(self) -> None:
         """Know every pool before the first plan: a DAG whose pool is merely not known yet is not at fault."""

@@ -92,6 +92,8 @@ class LetterCache:
         letter = read_letter(obj)
         if old is not None:
             self._forget(old)
+            if old.uid != meta["uid"]:
+                self._on_gone(old)
         if isinstance(letter, list):
             log.error("dead letter %s/%s is set aside: %s", *name, letter[0])
             self._on_set_aside("DeadLetter", str(letter[0]))

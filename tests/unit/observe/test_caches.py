@@ -10,6 +10,7 @@ from fencepost.core.phases import RunPhase
 from fencepost.core.run_state import Lease, RunState
 from fencepost.kube.protocol import Obj
 from fencepost.observe.dags import DagCache
+from fencepost.observe.letters import LetterCache
 from fencepost.observe.runs import RunCache
 from fencepost.observe.workers import WorkerCache
 
@@ -63,6 +64,11 @@ def a_worker(version: int = 1, uid: str = "u1", leases: Any = None, results: Any
     return an_object("w1-aaaaa", version, uid, "fencepost-system", spec=spec, status={"results": results or {}})
 
 
+def a_letter(version: int = 1, uid: str = "u1") -> Obj:
+    job = {"dag": "etl", "run": "r1", "runUID": "run-1", "task": "only"}
+    return an_object("etl-0123456789", version, uid, spec={"job": job})
+
+
 def runs(told: Told) -> RunCache:
     return RunCache(16, told.changed, told.gone, told.set_aside)
 
@@ -75,8 +81,12 @@ def workers(told: Told) -> WorkerCache:
     return WorkerCache(told.changed, told.gone, told.set_aside)
 
 
-CACHES = [(runs, a_run), (dags, a_dag), (workers, a_worker)]
-ids = ["runs", "dags", "workers"]
+def letters(told: Told) -> LetterCache:
+    return LetterCache(16, told.changed, told.gone, told.set_aside)
+
+
+CACHES = [(runs, a_run), (dags, a_dag), (workers, a_worker), (letters, a_letter)]
+ids = ["runs", "dags", "workers", "letters"]
 
 
 @pytest.mark.parametrize(("make", "an_obj"), CACHES, ids=ids)
